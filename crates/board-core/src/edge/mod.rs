@@ -1,0 +1,17 @@
+//! What touches the outside: files, locks, the queue directories, git, the journal.
+//!
+//! May use [`crate::model`], never the reverse.
+pub mod audit;
+pub mod documents;
+pub mod fault;
+pub mod files;
+pub mod git;
+pub mod journal;
+pub mod lock;
+pub mod queue;
+pub mod reconcile;
+pub mod settings;
+pub mod store;
+pub mod systemd;
+pub mod wake;
+pub mod worktree;

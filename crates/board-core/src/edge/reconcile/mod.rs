@@ -1,0 +1,3 @@
+//! To come.
+pub mod documents;
+pub mod queue;
