@@ -2,6 +2,7 @@
 //!
 //! May use [`crate::model`], never the reverse.
 pub mod audit;
+pub mod clock;
 pub mod documents;
 pub mod fault;
 pub mod files;

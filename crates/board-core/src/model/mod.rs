@@ -18,4 +18,5 @@ pub mod profile;
 pub mod record;
 pub mod slug;
 pub mod synthesis;
+pub mod time;
 pub mod transition;
