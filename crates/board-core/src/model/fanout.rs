@@ -1,1 +1,154 @@
-//! To come.
+//! Parents and children: linking, what blocks a parent, and when its synthesis is due.
+
+use super::board::Board;
+use super::card::{Card, CardId};
+use super::event::LinkRefusal;
+use super::phase::{Phase, Terminal};
+use super::slug::Slug;
+use super::time::Timestamp;
+
+/// Children of one parent at most.
+pub const MAX_CHILDREN: usize = 64;
+
+/// How a fan-out counts a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChildState {
+    /// Not ended yet.
+    Open,
+    /// Ended well.
+    Success,
+    /// Ended badly.
+    Failure,
+    /// Archived.
+    Ended,
+}
+
+/// How a card counts as a child, whatever backs it. A child whose file is gone counts as failed.
+pub fn child_state(card: &Card) -> ChildState {
+    if card.file_missing && card.phase != Phase::Archiviert {
+        return ChildState::Failure;
+    }
+    match card.phase.terminal() {
+        None => ChildState::Open,
+        Some(Terminal::Success) => ChildState::Success,
+        Some(Terminal::Ended) => ChildState::Ended,
+        Some(Terminal::SuccessWithSynthesis) if card.synthesis.is_some() => ChildState::Success,
+        Some(Terminal::SuccessWithSynthesis) => ChildState::Open,
+        // A deploy must not make a synthesis: what another run ends is not ended yet.
+        Some(Terminal::Failure)
+            if card.error.as_ref().is_some_and(|error| error.result.leaves_card_open()) =>
+        {
+            ChildState::Open
+        }
+        Some(Terminal::Failure) => ChildState::Failure,
+    }
+}
+
+/// The children of a card that are not terminal yet; derived, never stored. A child without an entry is
+/// at rest, and only `geplant` of those phases is open; the caller says which these are.
+pub fn blocked_by(board: &Board, parent: &Card, open_without_entry: impl Fn(&Slug) -> bool) -> Vec<Slug> {
+    parent
+        .children
+        .iter()
+        .filter(|child| match board.cards.get(&CardId::Slug((*child).clone())) {
+            Some(card) => child_state(card) == ChildState::Open,
+            None => open_without_entry(child),
+        })
+        .cloned()
+        .collect()
+}
+
+impl Board {
+    /// Links a child to a parent, or unlinks it. Both cards have an entry by now. Never makes a synthesis
+    /// due.
+    ///
+    /// # Errors
+    /// [`LinkRefusal`] as domain.md lists them.
+    pub fn link(
+        &mut self,
+        child: &CardId,
+        parent: Option<&CardId>,
+        now: Timestamp,
+    ) -> Result<(), LinkRefusal> {
+        let child_slug = child.slug().ok_or_else(|| LinkRefusal::NotACard(child.clone()))?.clone();
+        let current =
+            self.cards.get(child).ok_or_else(|| LinkRefusal::Unknown(child.clone()))?.parent.clone();
+        let Some(parent) = parent else {
+            if let Some(old) = current {
+                if let Some(card) = self.cards.get_mut(&CardId::Slug(old)) {
+                    card.children.retain(|c| *c != child_slug);
+                    card.changed_at = now;
+                }
+                if let Some(card) = self.cards.get_mut(child) {
+                    card.parent = None;
+                    card.changed_at = now;
+                }
+            }
+            return Ok(());
+        };
+        let parent_slug = parent.slug().ok_or_else(|| LinkRefusal::NotACard(parent.clone()))?.clone();
+        if child == parent {
+            return Err(LinkRefusal::Itself);
+        }
+        if !self.cards.contains_key(parent) {
+            return Err(LinkRefusal::Unknown(parent.clone()));
+        }
+        match current {
+            Some(current) if current == parent_slug => return Ok(()),
+            Some(current) => return Err(LinkRefusal::HasParent(current)),
+            None => {}
+        }
+        if self.is_below(&parent_slug, &child_slug) {
+            return Err(LinkRefusal::Cycle(parent_slug));
+        }
+        if let Some(card) = self.cards.get_mut(parent) {
+            if card.children.len() >= MAX_CHILDREN {
+                return Err(LinkRefusal::TooMany);
+            }
+            card.children.push(child_slug);
+            card.changed_at = now;
+        }
+        if let Some(card) = self.cards.get_mut(child) {
+            card.parent = Some(parent_slug);
+            card.changed_at = now;
+        }
+        Ok(())
+    }
+
+    /// Whether `below` stands somewhere under `above`. Follows parents, at most as many as there are cards.
+    fn is_below(&self, below: &Slug, above: &Slug) -> bool {
+        let mut at = below.clone();
+        for _ in 0..=self.cards.len() {
+            if at == *above {
+                return true;
+            }
+            match self.cards.get(&CardId::Slug(at)).and_then(|card| card.parent.clone()) {
+                Some(parent) => at = parent,
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Called in the write in which `child` became terminal: makes its parent's synthesis due if all
+    /// children are then terminal and the parent has none yet.
+    pub fn note_terminal(&mut self, child: &CardId, now: Timestamp) {
+        let Some(card) = self.cards.get(child) else { return };
+        if child_state(card) == ChildState::Open {
+            return;
+        }
+        let Some(parent) = card.parent.clone().map(CardId::Slug) else { return };
+        let Some(parent_card) = self.cards.get(&parent) else { return };
+        if parent_card.synthesis.is_some() || parent_card.synthesis_due.is_some() {
+            return;
+        }
+        // A child without an entry left the state at rest: all phases of rest but `geplant` are terminal,
+        // and a planned child of a linked pair keeps its entry (see `Board::may_leave`).
+        if blocked_by(self, parent_card, |_| false).is_empty() {
+            if let Some(card) = self.cards.get_mut(&parent) {
+                card.synthesis_due = Some(now);
+                card.changed_at = now;
+            }
+        }
+    }
+}

@@ -3,8 +3,10 @@
 //! Everything here is a function of its arguments, so each rule of the design can be tested as a table
 //! or as a property. What touches the outside lives in [`crate::edge`], which may use this module;
 //! the reverse would let a rule depend on a clock or a disk and is refused by the tidy test.
+pub mod apply;
 pub mod board;
 pub mod card;
+pub mod documents;
 pub mod draft;
 pub mod event;
 pub mod fanout;
