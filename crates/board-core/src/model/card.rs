@@ -17,6 +17,8 @@ use super::slug::{Slug, SlugError};
 
 /// Longest title of an idea, in characters.
 pub const MAX_TITLE_CHARS: usize = 200;
+/// Largest text of an idea or a document, in bytes (domain.md).
+pub const MAX_DOCUMENT_BYTES: usize = 256 * 1024;
 /// Entries of a card's history that are kept; older ones stand in the commits.
 pub const MAX_HISTORY: usize = 100;
 
@@ -239,6 +241,12 @@ pub struct Build {
     /// The check commit of the newest successful build on this branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check_commit: Option<String>,
+    /// The check commit of an earlier branch, from which a build can go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier_check: Option<String>,
+    /// The operator gave the worktree up; the watcher removes it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub given_up: bool,
     /// The intent that is built; its blob is compared with the file to say that it changed.
     pub intent_blob: String,
     /// Refs that keep work of builds that did not succeed.

@@ -1,11 +1,16 @@
 //! Parents and children: linking, what blocks a parent, and when its synthesis is due.
 
-use super::board::Board;
+use super::board::{Board, Stamp};
 use super::card::{Card, CardId};
 use super::event::LinkRefusal;
 use super::phase::{Phase, Terminal};
 use super::slug::Slug;
 use super::time::Timestamp;
+
+/// Event of a record that tells of a new link.
+const LINKED: &str = "linked";
+/// Event of a record that tells of a link that was taken away.
+const UNLINKED: &str = "unlinked";
 
 /// Children of one parent at most.
 pub const MAX_CHILDREN: usize = 64;
@@ -60,7 +65,7 @@ pub fn blocked_by(board: &Board, parent: &Card, open_without_entry: impl Fn(&Slu
 
 impl Board {
     /// Links a child to a parent, or unlinks it. Both cards have an entry by now. Never makes a synthesis
-    /// due.
+    /// due. Both ends are recorded, so that the board can be rebuilt from git alone.
     ///
     /// # Errors
     /// [`LinkRefusal`] as domain.md lists them.
@@ -68,21 +73,22 @@ impl Board {
         &mut self,
         child: &CardId,
         parent: Option<&CardId>,
-        now: Timestamp,
+        stamp: &Stamp,
     ) -> Result<(), LinkRefusal> {
         let child_slug = child.slug().ok_or_else(|| LinkRefusal::NotACard(child.clone()))?.clone();
         let current =
             self.cards.get(child).ok_or_else(|| LinkRefusal::Unknown(child.clone()))?.parent.clone();
         let Some(parent) = parent else {
             if let Some(old) = current {
-                if let Some(card) = self.cards.get_mut(&CardId::Slug(old)) {
+                let old = CardId::Slug(old);
+                if let Some(card) = self.cards.get_mut(&old) {
                     card.children.retain(|c| *c != child_slug);
-                    card.changed_at = now;
                 }
                 if let Some(card) = self.cards.get_mut(child) {
                     card.parent = None;
-                    card.changed_at = now;
                 }
+                self.record_change(&old, UNLINKED, stamp);
+                self.record_change(child, UNLINKED, stamp);
             }
             return Ok(());
         };
@@ -106,12 +112,12 @@ impl Board {
                 return Err(LinkRefusal::TooMany);
             }
             card.children.push(child_slug);
-            card.changed_at = now;
         }
         if let Some(card) = self.cards.get_mut(child) {
             card.parent = Some(parent_slug);
-            card.changed_at = now;
         }
+        self.record_change(parent, LINKED, stamp);
+        self.record_change(child, LINKED, stamp);
         Ok(())
     }
 
