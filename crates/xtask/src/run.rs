@@ -254,12 +254,19 @@ impl Reader {
             id: format!("{name}: an ignored test without a name"),
             reason: reason.to_owned(),
         }));
-        let ran = self.passed + self.failed;
-        if !success && tally.failed == 0 && !(ran == 0 && self.summaries > 0 && empty == Empty::Fine) {
-            let why = if self.summaries == 0 { "did not come to its tests" } else { "ended with an error" };
+        // nextest fails a run without a test, libtest does not.
+        let ran_none = self.summaries > 0 && self.passed + self.failed == 0;
+        let wrong = match (success, ran_none, empty) {
+            (_, true, Empty::Fine) => None,
+            (_, true, Empty::Wrong) => Some("no test was run"),
+            (true, false, _) if self.summaries == 0 && empty == Empty::Wrong => Some("told no count"),
+            (true, false, _) => None,
+            (false, false, _) if self.summaries == 0 => Some("did not come to its tests"),
+            (false, false, _) if self.failed == 0 => Some("ended with an error"),
+            (false, false, _) => None,
+        };
+        if let Some(why) = wrong {
             tally.add(Tally::failure(format!("{name}: {why}")));
-        } else if success && ran == 0 && empty == Empty::Wrong {
-            tally.add(Tally::failure(format!("{name}: no test was run")));
         }
         tally
     }
@@ -375,6 +382,11 @@ test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         assert_eq!(read(none).tally("core/doc-tests", true, Empty::Fine, Vec::new()), Tally::default());
         let broken = read("error: could not compile").tally("core/doc-tests", false, Empty::Fine, Vec::new());
         assert_eq!(broken.failed, 1);
+    }
+
+    #[test]
+    fn a_run_that_told_no_count_is_a_failure_even_if_it_ended_well() {
+        assert_eq!(read("done").tally("core/tests", true, Empty::Wrong, Vec::new()).failed, 1);
     }
 
     #[test]

@@ -22,9 +22,10 @@ const PHASES: &[&str] = &[
 ];
 
 /// Ids that are words of a sentence too: found only where they are the whole literal.
-const PHASES_THAT_ARE_WORDS: &[&str] = &["idee", "geplant", "deployed", "aufgeteilt", "archiviert"];
+const PHASES_THAT_ARE_WORDS: &[&str] = &["idee", "geplant", "aufgeteilt", "archiviert"];
 
-// The nineteenth, `review`, is also a type of job and a directory of documents: no literal tells which.
+/// Ids that are English too, a type of job or an event: no literal tells which, so these are not looked for.
+const PHASES_THAT_ARE_ENGLISH: &[&str] = &["review", "deployed"];
 
 /// The directories of the queue.
 const QUEUE: &[&str] = &["inbox", "running", "outcomes", "done", "rejected", "drop", "cancel"];
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn every_phase_but_the_ambiguous_one_is_found() {
+    fn every_phase_that_can_be_told_is_found() {
         for id in PHASES.iter().chain(PHASES_THAT_ARE_WORDS) {
             assert_eq!(
                 phases("crates/board-trigger/src/a.rs", &format!("fn a() {{ b(\"{id}\") }}")),
@@ -155,7 +156,7 @@ mod tests {
                 "{id}"
             );
         }
-        assert_eq!(PHASES.len() + PHASES_THAT_ARE_WORDS.len() + 1, 19);
+        assert_eq!(PHASES.len() + PHASES_THAT_ARE_WORDS.len() + PHASES_THAT_ARE_ENGLISH.len(), 19);
     }
 
     #[test]
