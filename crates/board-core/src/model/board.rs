@@ -317,10 +317,8 @@ impl Board {
                         .map(|d| d.path.clone()),
                 );
             }
-            if let Some(order) = &card.order {
-                if order.base_blob.is_none() {
-                    paths.insert(order.path.clone());
-                }
+            if let Some(order) = card.order.as_ref().filter(|order| order.base_blob.is_none()) {
+                paths.insert(order.path.clone());
             }
         }
         paths

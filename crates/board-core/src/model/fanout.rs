@@ -150,11 +150,10 @@ impl Board {
         }
         // A child without an entry left the state at rest: all phases of rest but `geplant` are terminal,
         // and a planned child of a linked pair keeps its entry (see `Board::may_leave`).
-        if blocked_by(self, parent_card, |_| false).is_empty() {
-            if let Some(card) = self.cards.get_mut(&parent) {
-                card.synthesis_due = Some(now);
-                card.changed_at = now;
-            }
+        let all_ended = blocked_by(self, parent_card, |_| false).is_empty();
+        if let Some(card) = self.cards.get_mut(&parent).filter(|_| all_ended) {
+            card.synthesis_due = Some(now);
+            card.changed_at = now;
         }
     }
 }

@@ -3,9 +3,14 @@
 //! Each function changes the board in one go or refuses; the caller writes the result under the state
 //! lock, so phase, job, links and the entry in the outbox are durable together or not at all.
 
+mod choice;
 mod draft;
+mod ideas;
 mod operator;
 mod outcome;
+mod start;
+#[cfg(test)]
+mod tests;
 
 use uuid::Uuid;
 
@@ -231,13 +236,15 @@ impl Board {
         }
         transition::allowed(card.phase, card.source)
             .into_iter()
-            .filter(|event| match event {
-                EventKind::Undone => card.parked.is_some(),
-                EventKind::CancelAsked => card.cancel_asked.is_none(),
-                EventKind::Revised => card.open_draft.is_none(),
-                EventKind::ProposalAccepted => card.draft.as_ref().is_some_and(|d| d.proposal.is_some()),
-                EventKind::Resumed => card.build.as_ref().is_some_and(|b| b.worktree.is_some()),
-                _ => true,
+            .filter(|event| {
+                let has_proposal = || card.draft.as_ref().is_some_and(|d| d.proposal.is_some());
+                let has_worktree = || card.build.as_ref().is_some_and(|b| b.worktree.is_some());
+                let not_now = (*event == EventKind::Undone && card.parked.is_none())
+                    || (*event == EventKind::CancelAsked && card.cancel_asked.is_some())
+                    || (*event == EventKind::Revised && card.open_draft.is_some())
+                    || (*event == EventKind::ProposalAccepted && !has_proposal())
+                    || (*event == EventKind::Resumed && !has_worktree());
+                !not_now
             })
             .collect()
     }

@@ -414,12 +414,8 @@ pub(super) struct Ending {
 
 /// Another outcome that was there before the cancel counts as itself; these two then count as cancelled.
 fn effective_result(card: &Card, outcome: &Outcome) -> RunResult {
-    match outcome.result {
-        RunResult::Interrupted | RunResult::Unavailable if card.cancel_asked.is_some() => {
-            RunResult::Cancelled
-        }
-        result => result,
-    }
+    let gives_way = matches!(outcome.result, RunResult::Interrupted | RunResult::Unavailable);
+    if gives_way && card.cancel_asked.is_some() { RunResult::Cancelled } else { outcome.result }
 }
 
 fn failed_event(kind: JobType) -> EventKind {

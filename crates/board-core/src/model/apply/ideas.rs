@@ -1,0 +1,219 @@
+//! Ideas: made, deleted, brought back, ordered to be written as intents.
+
+use uuid::Uuid;
+
+use super::step;
+use crate::model::board::{Board, Deleted, Stamp};
+use crate::model::card::{Card, CardId, Failure, MAX_DOCUMENT_BYTES, MAX_TITLE_CHARS, Mark, Order, Source};
+use crate::model::event::{Applied, EventKind, Refusal};
+use crate::model::outcome::RunResult;
+use crate::model::phase::Phase;
+use crate::model::slug::Slug;
+
+impl Board {
+    pub(super) fn delete(&mut self, id: &CardId, stamp: &Stamp) -> Result<Applied, Refusal> {
+        let card = self.cards.remove(id).ok_or_else(|| Refusal::UnknownCard(id.clone()))?;
+        let from = card.phase;
+        let draft = card.draft.as_ref();
+        let outer = [
+            draft.and_then(|d| d.from_idea.clone()),
+            draft.and_then(|d| d.revises.as_ref()).map(|r| r.card.clone()),
+        ];
+        for outer in outer.into_iter().flatten() {
+            if let Some(outer) = self.cards.get_mut(&outer) {
+                outer.open_draft = None;
+                outer.changed_at = stamp.now;
+            }
+        }
+        self.deleted.push(Deleted { card, at: stamp.now, by: stamp.actor.clone() });
+        Ok(Applied {
+            card: id.clone(),
+            event: EventKind::Deleted,
+            from: Some(from),
+            to: None,
+            job: None,
+            parked_until: None,
+            repeated: false,
+        })
+    }
+
+    /// Brings a deleted idea or draft back: as it was, or as a failed draft if a round ran.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownCard`] if nothing of this id was deleted within the window, [`Refusal::InDraft`]
+    /// if its idea or card has another draft by now.
+    pub fn restore(&mut self, id: &CardId, stamp: &Stamp) -> Result<Applied, Refusal> {
+        if let Some(answer) = self.repeated(EventKind::Restored, stamp) {
+            return Ok(answer);
+        }
+        let at = self
+            .deleted
+            .iter()
+            .rposition(|deleted| deleted.card.id == *id)
+            .ok_or_else(|| Refusal::UnknownCard(id.clone()))?;
+        let mut card = self.deleted[at].card.clone();
+        let draft = card.draft.as_ref();
+        let outer = draft
+            .and_then(|d| d.from_idea.clone())
+            .or_else(|| draft.and_then(|d| d.revises.as_ref()).map(|r| r.card.clone()));
+        if let Some(outer) = &outer {
+            let outer = self.card_mut(outer)?;
+            if let Some(other) = &outer.open_draft {
+                return Err(Refusal::InDraft(other.clone()));
+            }
+            outer.open_draft = Some(id.clone());
+        }
+        if let (Some(_), Some(failure)) = (card.phase.work(), card.phase.failure()) {
+            card.phase = failure;
+            card.error = Some(Failure {
+                result: RunResult::Cancelled,
+                sentence: "abgebrochen".into(),
+                at: stamp.now,
+                job: card.job.as_ref().map(|job| job.reference()),
+                log: None,
+                reply: None,
+            });
+            card.cancel_asked = None;
+            card.waiting = None;
+            card.parked = None;
+        }
+        card.changed_at = stamp.now;
+        let to = card.phase;
+        self.deleted.remove(at);
+        self.cards.insert(id.clone(), card);
+        let applied = Applied {
+            card: id.clone(),
+            event: EventKind::Restored,
+            from: None,
+            to: Some(to),
+            job: None,
+            parked_until: None,
+            repeated: false,
+        };
+        self.remember(&applied, stamp);
+        Ok(applied)
+    }
+
+    /// A new idea.
+    ///
+    /// # Errors
+    /// [`Refusal::Invalid`] for an empty or too long title or text.
+    pub fn create_idea(
+        &mut self,
+        id: Uuid,
+        title: &str,
+        text: &str,
+        stamp: &Stamp,
+    ) -> Result<Applied, Refusal> {
+        if let Some(answer) = self.repeated(EventKind::IdeaCreated, stamp) {
+            return Ok(answer);
+        }
+        let title = title.trim();
+        if title.is_empty() {
+            return Err(Refusal::Invalid {
+                field: "title",
+                problem: "is empty; an idea needs a title".into(),
+            });
+        }
+        let chars = title.chars().count();
+        if chars > MAX_TITLE_CHARS {
+            return Err(Refusal::Invalid {
+                field: "title",
+                problem: format!("has {chars} characters; at most {MAX_TITLE_CHARS} are allowed"),
+            });
+        }
+        check_document("text", text)?;
+        let id = CardId::Idea(id);
+        if self.cards.contains_key(&id) {
+            return Err(Refusal::Invalid { field: "id", problem: "there is such an idea already".into() });
+        }
+        let mut card = Card::new(id.clone(), Source::Idea, title, Phase::Idee, stamp.now);
+        text.clone_into(&mut card.text);
+        self.cards.insert(id.clone(), card);
+        self.commit_step(&id, step(None, Phase::Idee, EventKind::IdeaCreated, stamp), Vec::new());
+        let applied = Applied {
+            card: id,
+            event: EventKind::IdeaCreated,
+            from: None,
+            to: Some(Phase::Idee),
+            job: None,
+            parked_until: None,
+            repeated: false,
+        };
+        self.remember(&applied, stamp);
+        Ok(applied)
+    }
+
+    pub(super) fn order_intent(
+        &mut self,
+        id: &CardId,
+        event: EventKind,
+        slug: Slug,
+        text: Option<String>,
+        taken: bool,
+        stamp: &Stamp,
+    ) -> Result<Applied, Refusal> {
+        let card = self.card(id)?;
+        let text = text.unwrap_or_else(|| format!("# Intent: {}\n\n{}\n", card.title, card.text.trim_end()));
+        self.order(id, event, slug, text, taken, stamp)
+    }
+
+    pub(super) fn order_proposal(
+        &mut self,
+        id: &CardId,
+        event: EventKind,
+        slug: Slug,
+        taken: bool,
+        stamp: &Stamp,
+    ) -> Result<Applied, Refusal> {
+        let proposal = self.card(id)?.draft.as_ref().and_then(|draft| draft.proposal.clone());
+        let text = proposal.ok_or_else(|| Refusal::Fault("there is no kept proposal".into()))?.body;
+        self.order(id, event, slug, text, taken, stamp)
+    }
+
+    /// An order to the watcher to write an intent; the phase changes when it is carried out.
+    fn order(
+        &mut self,
+        id: &CardId,
+        event: EventKind,
+        slug: Slug,
+        text: String,
+        taken: bool,
+        stamp: &Stamp,
+    ) -> Result<Applied, Refusal> {
+        check_document("text", &text)?;
+        if taken || self.taken_slugs().contains(slug.as_str()) {
+            return Err(Refusal::Taken(slug));
+        }
+        let path = format!("docs/intent/{slug}.md");
+        let card = self.card_mut(id)?;
+        card.changed_at = stamp.now;
+        card.order = Some(Order {
+            text,
+            path,
+            base_blob: None,
+            mark: Mark { by: stamp.actor.clone(), at: stamp.now },
+            conflict: None,
+        });
+        let from = card.phase;
+        Ok(Applied {
+            card: id.clone(),
+            event,
+            from: Some(from),
+            to: Some(from),
+            job: None,
+            parked_until: None,
+            repeated: false,
+        })
+    }
+}
+
+fn check_document(field: &'static str, text: &str) -> Result<(), Refusal> {
+    if text.len() > MAX_DOCUMENT_BYTES {
+        return Err(Refusal::Invalid {
+            field,
+            problem: format!("has {} bytes; at most {MAX_DOCUMENT_BYTES} are allowed", text.len()),
+        });
+    }
+    Ok(())
+}
