@@ -66,7 +66,15 @@ pub(crate) const SUITES: &[Suite] = &[
                 tools: &[Tool::CargoDeny],
                 carries_the_rest: false,
                 // Not `advisories`: their database is a repository that is not always within reach.
-                work: Work::Check(&["deny", "--offline", "check", "bans", "licenses", "sources"]),
+                work: Work::Check(&[
+                    "deny",
+                    "--offline",
+                    "check",
+                    "--hide-inclusion-graph",
+                    "bans",
+                    "licenses",
+                    "sources",
+                ]),
             },
         ],
     },
