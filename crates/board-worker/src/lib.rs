@@ -1,1 +1,7 @@
-//! Placeholder of the first commit.
+//! The oneshot worker: it takes one job from its lane, runs the agent in a sandbox, leaves an outcome.
+pub mod limits;
+pub mod lines;
+pub mod log;
+pub mod redact;
+pub mod runtimes;
+pub mod words;
