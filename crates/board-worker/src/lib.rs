@@ -2,6 +2,10 @@
 pub mod limits;
 pub mod lines;
 pub mod log;
+pub mod processes;
 pub mod redact;
 pub mod runtimes;
+pub mod sandbox;
+pub mod stop;
+pub mod supervise;
 pub mod words;

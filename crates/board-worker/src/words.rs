@@ -5,14 +5,7 @@
 
 use std::time::Duration;
 
-/// The language of the sentences.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Language {
-    /// German, the default.
-    De,
-    /// English.
-    En,
-}
+pub use board_core::edge::settings::Language;
 
 /// `de` or `en`, by the language.
 pub(crate) fn pick(language: Language, de: impl Into<String>, en: impl Into<String>) -> String {
