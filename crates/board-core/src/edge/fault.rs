@@ -11,7 +11,38 @@
 //!   away by renaming it to `<path>.taken`, so that of several processes one does it, and once.
 
 /// Every fault point of the project, in the order of a job's life. A test compares it with the sources.
-pub const FAULT_POINTS: &[&str] = &[];
+pub const FAULT_POINTS: &[&str] = &[
+    // queue: publish
+    "publish.begin",
+    "publish.staged",
+    "publish.renamed",
+    "publish.synced",
+    // queue: claim
+    "claim.begin",
+    "claim.renamed",
+    "claim.running_synced",
+    "claim.inbox_synced",
+    // queue: reject and put aside
+    "reject.reason",
+    "reject.moved",
+    // queue: an outcome is left
+    "outcome.begin",
+    "outcome.staged",
+    "outcome.renamed",
+    "outcome.synced",
+    // queue: finish and recovery
+    "finish.outcome_left",
+    "finish.job_done",
+    "recover.begin",
+    "recover.saved",
+    // queue: retire and bring back
+    "retire.begin",
+    "retire.moved",
+    "bring_back.moved",
+    // queue: adoption of a dropped file
+    "adopt.taken",
+    "adopt.removed",
+];
 
 /// Marks a step boundary. Expands to nothing without the feature `fault-points` of board-core.
 #[cfg(feature = "fault-points")]

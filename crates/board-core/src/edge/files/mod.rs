@@ -18,6 +18,8 @@ use uuid::Uuid;
 
 pub mod beneath;
 pub mod read;
+#[cfg(test)]
+pub(crate) mod testing;
 
 /// An error of the file system, with what was tried on which path.
 #[derive(Debug)]
@@ -380,11 +382,8 @@ pub fn exists(path: &Path) -> Result<bool, FileError> {
 
 #[cfg(test)]
 mod tests {
+    use super::testing::names;
     use super::*;
-
-    fn names(dir: &Path) -> Vec<String> {
-        list_dir(dir).unwrap().into_iter().map(|e| e.name.into_string().unwrap()).collect()
-    }
 
     #[test]
     fn a_new_file_is_whole_private_and_never_replaces_another() {

@@ -1,0 +1,109 @@
+//! What lies where in the queue: plain data for whoever decides what to do next.
+//!
+//! Files only ever move forward, so inbox, running, outcomes and done are looked at in that order, and a file
+//! that moves meanwhile is seen once or twice but never missed.
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde::Deserialize;
+use uuid::Uuid;
+
+use super::{Queue, QueueError, SlotName};
+use crate::edge::files::read::{Read, open_regular_nofollow};
+use crate::edge::files::{FileError, Kind, exists, list_dir, sync_dir};
+use crate::model::card::CardId;
+use crate::model::job::{JobRef, Lane, MAX_JOB_BYTES};
+
+/// What lies where.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct QueueView {
+    /// Jobs in the inboxes, oldest first within a lane. Only names are looked at.
+    pub inbox: Vec<(Lane, JobRef)>,
+    /// Claimed jobs.
+    pub running: Vec<RunningFile>,
+    /// Outcomes that are not retired yet, oldest first.
+    pub outcomes: Vec<JobRef>,
+    /// Of the jobs asked for, those whose job file lies in `done/`.
+    pub done_jobs: BTreeSet<JobRef>,
+    /// Of the jobs asked for, those whose outcome lies in `done/`.
+    pub done_outcomes: BTreeSet<JobRef>,
+    /// Jobs whose run is asked to stop.
+    pub cancels: Vec<Uuid>,
+}
+
+/// A claimed job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunningFile {
+    /// Where it lies.
+    pub place: SlotName,
+    /// Which job it is.
+    pub job: JobRef,
+    /// Its card; `None` if the file cannot be read.
+    pub card_id: Option<CardId>,
+}
+
+#[derive(Deserialize)]
+struct OfCard {
+    card_id: CardId,
+}
+
+impl Queue {
+    /// Looks at everything; in `done/`, which grows, only for the jobs in `asked`. With `synced` each directory
+    /// is synced before it is read, so that what is seen is what a power cut leaves: for whoever acts on it.
+    ///
+    /// # Errors
+    /// [`QueueError::File`] with the directory.
+    pub fn view(&self, asked: &[JobRef], synced: bool) -> Result<QueueView, QueueError> {
+        let mut view = QueueView::default();
+        for lane in Lane::ALL {
+            let jobs = files(&self.layout.inbox(lane), synced, JobRef::from_job_file)?;
+            view.inbox.extend(jobs.into_iter().map(|job| (lane, job)));
+        }
+        for place in self.layout.places()? {
+            let dir = self.layout.running(place);
+            for job in files(&dir, synced, JobRef::from_job_file)? {
+                let card_id = match open_regular_nofollow(&dir.join(job.job_file()), MAX_JOB_BYTES)? {
+                    Read::Bytes(file) => serde_json::from_slice(&file.bytes).ok(),
+                    // Finished between the two looks: it is seen again further on.
+                    Read::Missing => continue,
+                    Read::NotRegular(_) | Read::TooLarge { .. } | Read::Denied => None,
+                };
+                let card_id = card_id.map(|of: OfCard| of.card_id);
+                view.running.push(RunningFile { place, job, card_id });
+            }
+        }
+        view.outcomes = files(&self.layout.outcomes(), synced, JobRef::from_outcome_file)?;
+        let done = self.layout.done();
+        if synced {
+            sync_dir(&done)?;
+        }
+        for job in asked {
+            if exists(&done.join(job.job_file()))? {
+                view.done_jobs.insert(*job);
+            }
+            if exists(&done.join(job.outcome_file()))? {
+                view.done_outcomes.insert(*job);
+            }
+        }
+        view.cancels = files(&self.layout.cancel(), synced, |name| Uuid::try_parse(name).ok())?;
+        Ok(view)
+    }
+}
+
+/// The regular files of a directory whose names mean something, in the order of what they mean. A running
+/// directory that is taken away meanwhile is empty.
+pub(super) fn files<T: Ord>(
+    dir: &Path,
+    synced: bool,
+    meaning: impl Fn(&str) -> Option<T>,
+) -> Result<Vec<T>, FileError> {
+    let listed = if synced { sync_dir(dir).and_then(|()| list_dir(dir)) } else { list_dir(dir) };
+    let entries = match listed {
+        Err(error) if error.is_not_found() => return Ok(Vec::new()),
+        other => other?,
+    };
+    let regular = entries.iter().filter(|entry| entry.kind == Kind::File);
+    let mut found: Vec<T> = regular.filter_map(|entry| entry.name.to_str()).filter_map(meaning).collect();
+    found.sort();
+    Ok(found)
+}
