@@ -12,6 +12,12 @@
 
 /// Every fault point of the project, in the order of a job's life. A test compares it with the sources.
 pub const FAULT_POINTS: &[&str] = &[
+    // store: one write of the state
+    "state.locked",
+    "state.written",
+    "state.kept",
+    "state.renamed",
+    "state.synced",
     // queue: publish
     "publish.begin",
     "publish.staged",
