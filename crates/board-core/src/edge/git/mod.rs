@@ -38,13 +38,16 @@ pub(crate) mod testing;
 pub use commit::{CommitError, CommitOutcome, CommitRequest, Content, Expectation, FileChange};
 pub use error::GitError;
 pub(crate) use error::at;
+pub(crate) use index::PrivateIndex;
 pub use invoke::CALL_SECONDS;
 pub(crate) use invoke::{Call, Place};
+pub(crate) use objects::Objects;
 pub use objects::{BlobAt, EntryKind, TreeEntry};
 pub use oid::{Oid, OidError};
 pub use parse::{CommitInfo, Head};
-pub(crate) use parse::parse_nul_paths;
+pub(crate) use parse::{DiffEntry, parse_diff, parse_index, parse_nul_paths, parse_oid};
 pub use refs::{Checkout, Cut};
+pub(crate) use refs::{understood, work_tree_of};
 pub use state::{CommitBlock, IndexLock, Operation, Reaped};
 
 /// The technical identity: author and committer of every commit of ours.

@@ -73,6 +73,16 @@ pub(crate) struct IndexEntry {
     pub(crate) path: Vec<u8>,
 }
 
+/// One record of `git diff-tree -r -z --raw --no-renames --no-abbrev`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DiffEntry {
+    /// Mode after the change; `000000` for a removed file.
+    pub(crate) mode: String,
+    /// Object after the change; all zeros for a removed file.
+    pub(crate) oid: Oid,
+    pub(crate) path: PathBuf,
+}
+
 /// What is wrong with an answer.
 pub(crate) type ParseResult<T> = Result<T, String>;
 
@@ -222,6 +232,22 @@ pub(crate) fn parse_index(output: &[u8]) -> ParseResult<Vec<IndexEntry>> {
     Ok(entries)
 }
 
+/// `git diff-tree -r -z --raw`: `:<mode> <mode> <object> <object> <letter>NUL<path>NUL`.
+pub(crate) fn parse_diff(output: &[u8]) -> ParseResult<Vec<DiffEntry>> {
+    let mut fields = output.split(|byte| *byte == 0).filter(|field| !field.is_empty());
+    let mut entries = Vec::new();
+    while let Some(head) = fields.next() {
+        let head = String::from_utf8_lossy(head);
+        let words: Vec<&str> = head.trim_start_matches(':').split(' ').collect();
+        let ([_, mode, _, oid, _], Some(path)) = (&words[..], fields.next()) else {
+            return Err(format!("the difference {head:?}"));
+        };
+        let oid = Oid::parse(oid).map_err(|error| error.to_string())?;
+        entries.push(DiffEntry { mode: (*mode).to_owned(), oid, path: path_of(path) });
+    }
+    Ok(entries)
+}
+
 fn split_at_tab(record: &[u8]) -> ParseResult<(&str, &[u8])> {
     let tab = record.iter().position(|byte| *byte == b'\t').ok_or("a record without a path")?;
     let head = std::str::from_utf8(&record[..tab]).map_err(|error| error.to_string())?;
@@ -293,6 +319,10 @@ mod tests {
         );
         let entries = parse_ls_tree(line.as_bytes()).unwrap();
         assert_eq!((entries[0].1, entries[1].1), (None, Some(17)));
+        let line = format!(":100644 000000 {} {} D\0a\tb\0", "1".repeat(40), "0".repeat(40));
+        let entries = parse_diff(line.as_bytes()).unwrap();
+        assert_eq!((entries[0].mode.as_str(), entries[0].path.to_str()), ("000000", Some("a\tb")));
+        assert!(parse_diff(b":100644 000000 D\0").is_err());
         assert!(parse_index(b"junk\0").is_err() && parse_ls_tree(b"100644 x\ty\0").is_err());
     }
 

@@ -84,6 +84,14 @@ impl Git {
         Ok(self.call(["cat-file", "-e", &format!("{commit}^{{commit}}")]).read().run()?.code == 0)
     }
 
+    /// The tree of a commit.
+    pub(crate) fn tree_of(&self, commit: &Oid) -> Result<Oid, GitError> {
+        let tree = format!("{commit}^{{tree}}");
+        let output =
+            self.call(["rev-parse", "--verify", "--quiet", "--end-of-options", &tree]).read().success()?;
+        understood(self, "git rev-parse", parse::parse_oid(&output))
+    }
+
     /// What the opened checkout has checked out.
     ///
     /// # Errors
