@@ -352,6 +352,40 @@ fn a_branch_that_moves_in_between_gets_the_commit_on_its_new_tip() {
 }
 
 #[test]
+fn a_git_killed_at_any_call_leaves_no_lock_and_either_all_or_nothing() {
+    let commands =
+        ["hash-object", "cat-file", "mktree", "commit-tree", "ls-files", "update-index", "add", "update-ref"];
+    for command in commands {
+        let fixture = Fixture::with_commit();
+        fixture.write("staged", "x\n");
+        fixture.run(&["add", "staged"]);
+        fixture.write("docs/board/a.yaml", "x\n");
+        let (before, index) = (under_way(&fixture), fixture.repo().join(".git/index"));
+        let old_index = std::fs::read(&index).unwrap();
+        // update-ref is killed after its work, so that the ref has moved; the others before.
+        let first = if command == "update-ref" { "git \"$@\";" } else { "" };
+        let script = format!(
+            "#!/bin/sh\ncase \" $* \" in *\" {command} \"*) {first} kill -9 $$;; esac\nexec git \"$@\"\n"
+        );
+        let wrapper = fixture.dir().join("git-that-dies");
+        std::fs::write(&wrapper, script).unwrap();
+        std::fs::set_permissions(&wrapper, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let git = Git::open(&fixture.repo(), GitOptions { program: wrapper, ..fixture.options() }).unwrap();
+        let result = git.commit_on_branch(&request("main", &[("docs/board/a.yaml", "x\n")], "m"));
+        assert_eq!(result.is_ok(), command == "update-ref", "{command}: {result:?}");
+        assert_eq!(std::fs::read_dir(fixture.dir().join("locks")).unwrap().count(), 0, "{command}");
+        assert!(!fixture.repo().join(".git/index.lock").exists(), "{command}");
+        if result.is_ok() {
+            assert_eq!(fixture.run(&["status", "--porcelain"]), "A  staged");
+        } else {
+            assert_eq!(std::fs::read(&index).unwrap(), old_index, "{command}");
+            assert_eq!(under_way(&fixture), before, "{command}");
+        }
+        fixture.run(&["fsck", "--strict"]);
+    }
+}
+
+#[test]
 fn the_index_is_done_again_after_a_crash_behind_the_move_of_the_branch() {
     let fixture = Fixture::with_commit();
     let git = fixture.git();

@@ -308,32 +308,40 @@ impl Git {
         let old = old.unwrap_or(&zero);
         let call =
             self.call(["update-ref", "-m", reason, "--end-of-options", name, new.as_str(), old.as_str()]);
-        self.moved_or_failed(call, name, old)
+        self.moved_or_failed(call, name, old, Some(new))
     }
 
-    /// Deletes a ref, if it is still what the caller saw. Answers whether it was.
+    /// Deletes a ref, if it is still what the caller saw. Answers whether it is gone.
     ///
     /// # Errors
     /// A name that is no ref name, or git fails for another reason than that the ref moved.
     pub fn delete_ref(&self, name: &str, old: &Oid) -> Result<bool, GitError> {
         check_ref(name)?;
-        self.moved_or_failed(
-            self.call(["update-ref", "-d", "--end-of-options", name, old.as_str()]),
-            name,
-            old,
-        )
+        let call = self.call(["update-ref", "-d", "--end-of-options", name, old.as_str()]);
+        self.moved_or_failed(call, name, old, None)
     }
 
-    /// Tells a ref that moved from a ref that cannot be written, by looking and not by git's words.
-    fn moved_or_failed(&self, call: Call, name: &str, old: &Oid) -> Result<bool, GitError> {
-        let reply = call.env("GIT_COMMITTER_NAME", &self.options.identity.name);
-        let reply = reply.env("GIT_COMMITTER_EMAIL", &self.options.identity.email).run()?;
-        if reply.code == 0 {
-            return Ok(true);
-        }
+    /// Tells a ref that moved from a ref that cannot be written, by looking and not by git's words. A git that was
+    /// killed after it had written the ref has done what was asked.
+    fn moved_or_failed(
+        &self,
+        call: Call,
+        name: &str,
+        old: &Oid,
+        wanted: Option<&Oid>,
+    ) -> Result<bool, GitError> {
+        let identity = self.identity();
+        let call = call.env("GIT_COMMITTER_NAME", &identity.name).env("GIT_COMMITTER_EMAIL", &identity.email);
+        let Err(error) = call.success() else { return Ok(true) };
         let current = self.resolve(name)?;
         let expected = Some(old).filter(|oid| **oid != Oid::zero(self.digits));
-        if current.as_ref() == expected { Err(reply.failure()) } else { Ok(false) }
+        if current.as_ref() == wanted {
+            Ok(true)
+        } else if current.as_ref() == expected {
+            Err(error)
+        } else {
+            Ok(false)
+        }
     }
 }
 
