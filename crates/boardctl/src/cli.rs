@@ -1,0 +1,161 @@
+//! The command line: what `boardctl` can be asked for.
+//!
+//! The doc comments are the English help. What the operator sees speaks German first, so [`german`] holds the
+//! same texts in German, and a test holds both together.
+mod german;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use board_core::edge::settings::Language;
+use board_core::model::card::CardId;
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+/// Operates a board of board-agent, or runs one to try out.
+#[derive(Debug, Parser)]
+#[command(name = "boardctl", version, disable_help_subcommand = true, after_help = EXIT_CODES)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed, or something was found; 2 wrong command line; \
+    3 the board cannot be reached; 4 the board refused";
+
+/// Flags of every command.
+#[derive(Debug, Args)]
+pub(crate) struct Global {
+    /// Configuration file; else $BOARD_AGENT_CONFIG, else /etc/board-agent/config.toml
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Control socket; else that of the configured state directory, else /run/board-agent/control.sock
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Print values as JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Language: de or en; else that of the configuration
+    #[arg(long, global = true, value_name = "de|en", value_parser = language)]
+    pub(crate) language: Option<Language>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List the cards
+    List,
+    /// Show a card
+    Show {
+        /// Its id, as in the address of its page
+        #[arg(value_name = "CARD", value_parser = card)]
+        card: CardId,
+    },
+    /// Start the work of a planned card, at once
+    Start {
+        /// Its id
+        #[arg(value_name = "CARD", value_parser = card)]
+        card: CardId,
+    },
+    /// Check the configuration file: everything that is wrong, at once
+    CheckConfig,
+    /// Check a job file or one to be dropped: everything that is wrong, at once
+    CheckJob {
+        /// The file
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// The JSON Schemas of all files, or the transitions as a page
+    Schema(Schema),
+}
+
+/// `schema`
+#[derive(Debug, Args)]
+pub(crate) struct Schema {
+    /// Write one file per schema into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// The page of the phases and transitions instead (docs/phases.md)
+    #[arg(long, conflicts_with = "out")]
+    pub(crate) phases: bool,
+}
+
+fn language(text: &str) -> Result<Language, String> {
+    match text {
+        "de" => Ok(Language::De),
+        "en" => Ok(Language::En),
+        _ => Err("de | en".to_owned()),
+    }
+}
+
+fn card(text: &str) -> Result<CardId, String> {
+    text.parse().map_err(|error: board_core::model::slug::SlugError| error.to_string())
+}
+
+impl Cli {
+    /// The language of what is printed, as far as the command line alone tells.
+    pub(crate) fn language(&self) -> Language {
+        self.global.language.unwrap_or(Language::De)
+    }
+}
+
+/// Reads a command line.
+///
+/// # Errors
+/// What clap has to say about it; `--help` among them.
+pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    // The language of the help has to be known before anything is read.
+    let english = arguments.windows(2).any(|pair| pair[0] == "--language" && pair[1] == "en")
+        || arguments.iter().any(|argument| argument == "--language=en");
+    let command = if english { Cli::command() } else { german::translate(Cli::command()) };
+    Cli::from_arg_matches(&command.try_get_matches_from(arguments)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Cli, clap::Error> {
+        parse(line.split(' ').map(OsString::from))
+    }
+
+    #[test]
+    fn the_command_line_holds_together() {
+        Cli::command().debug_assert();
+        german::translate(Cli::command()).debug_assert();
+    }
+
+    #[test]
+    fn global_flags_stand_before_or_after_the_command() {
+        for line in ["boardctl --language en --json list", "boardctl list --json --language=en"] {
+            let cli = read(line).unwrap();
+            assert!(cli.global.json && cli.language() == Language::En, "{line}");
+        }
+        assert_eq!(read("boardctl list").unwrap().language(), Language::De);
+    }
+
+    #[test]
+    fn the_help_speaks_german_unless_english_is_asked_for() {
+        let help = |line: &str| read(line).unwrap_err().to_string();
+        assert!(help("boardctl --help").contains("Zeigt die Karten"));
+        assert!(help("boardctl --language en --help").contains("List the cards"));
+        assert!(
+            help("boardctl demo --help").contains("Exit-Codes")
+                || help("boardctl --help").contains("Exit-Codes")
+        );
+    }
+
+    #[test]
+    fn what_is_no_card_no_language_and_no_lane_is_refused() {
+        for line in [
+            "boardctl show ../x",
+            "boardctl list --language fr",
+            "boardctl",
+            "boardctl schema --phases --out x",
+        ] {
+            assert!(read(line).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The help in German.
+//!
+//! Keyed by the path of a command and, for an argument, its name; whatever is visible stands here.
+use clap::Command;
+
+const TEXTS: &[(&str, &str)] = &[
+    ("boardctl", "Bedient ein Board von board-agent oder startet eines zum Ausprobieren"),
+    ("boardctl.help", "Hilfe zeigen"),
+    ("boardctl.version", "Version zeigen"),
+    ("boardctl.config", "Konfigurationsdatei; sonst $BOARD_AGENT_CONFIG, sonst /etc/board-agent/config.toml"),
+    (
+        "boardctl.socket",
+        "Steuersocket; sonst der im konfigurierten Zustandsverzeichnis, sonst /run/board-agent/control.sock",
+    ),
+    ("boardctl.json", "Werte als JSON ausgeben"),
+    ("boardctl.language", "Sprache: de oder en; sonst die der Konfiguration"),
+    ("boardctl list", "Zeigt die Karten"),
+    ("boardctl show", "Zeigt eine Karte"),
+    ("boardctl show.card", "Ihre Kennung, wie in der Adresse ihrer Seite"),
+    ("boardctl start", "Startet die Arbeit einer geplanten Karte, sofort"),
+    ("boardctl start.card", "Ihre Kennung"),
+    ("boardctl check-config", "Prüft die Konfigurationsdatei: alles, was falsch ist, auf einmal"),
+    (
+        "boardctl check-job",
+        "Prüft eine Auftragsdatei oder eine zum Ablegen: alles, was falsch ist, auf einmal",
+    ),
+    ("boardctl check-job.file", "Die Datei"),
+    ("boardctl schema", "Die JSON-Schemas aller Dateien oder die Übergänge als Seite"),
+    ("boardctl schema.out", "Je Schema eine Datei in dieses Verzeichnis schreiben"),
+    ("boardctl schema.phases", "Stattdessen die Seite der Phasen und Übergänge (docs/phases.md)"),
+];
+
+const EXIT_CODES: &str = "Exit-Codes: 0 erledigt; 1 fehlgeschlagen, oder etwas wurde gefunden; \
+    2 falscher Aufruf; 3 Board nicht erreichbar; 4 vom Board abgelehnt";
+
+const TEMPLATE: &str = "{about-with-newline}\nAufruf: {usage}\n\n{all-args}{after-help}";
+
+fn text(key: &str) -> Option<&'static str> {
+    TEXTS.iter().find(|(known, _)| *known == key).map(|(_, text)| *text)
+}
+
+/// The same command line with German help.
+pub(super) fn translate(command: Command) -> Command {
+    // Only a built command holds the arguments that clap adds by itself.
+    translate_below(command.after_help(format!("\n{EXIT_CODES}")), "boardctl")
+}
+
+fn translate_below(command: Command, path: &str) -> Command {
+    let path_of = |name: &str| format!("{path} {name}");
+    let has_version = command.get_version().is_some();
+    let mut command = command
+        .help_template(TEMPLATE)
+        .subcommand_help_heading("Befehle")
+        .subcommand_value_name("BEFEHL")
+        .disable_help_flag(true)
+        .mut_args(|argument| {
+            let own = format!("{path}.{}", argument.get_id());
+            let global = format!("boardctl.{}", argument.get_id());
+            let heading = if argument.is_positional() { "Argumente" } else { "Optionen" };
+            let argument = argument.help_heading(heading);
+            match text(&own).or_else(|| text(&global)) {
+                Some(help) => argument.help(help),
+                None => argument,
+            }
+        })
+        .arg(
+            clap::Arg::new("help")
+                .short('h')
+                .long("help")
+                .action(clap::ArgAction::Help)
+                .help_heading("Optionen")
+                .help(text("boardctl.help")),
+        );
+    if has_version {
+        command = command.disable_version_flag(true).arg(
+            clap::Arg::new("version")
+                .short('V')
+                .long("version")
+                .action(clap::ArgAction::Version)
+                .help_heading("Optionen")
+                .help(text("boardctl.version")),
+        );
+    }
+    if let Some(about) = text(path) {
+        command = command.about(about);
+    }
+    let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
+    for name in names {
+        command = command.mut_subcommand(&name, |sub| translate_below(sub, &path_of(&name)));
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    fn keys(command: &Command, path: &str, found: &mut Vec<String>) {
+        if command.is_hide_set() {
+            return;
+        }
+        found.push(path.to_owned());
+        found.extend(command.get_arguments().map(|argument| format!("{path}.{}", argument.get_id())));
+        for sub in command.get_subcommands() {
+            keys(sub, &format!("{path} {}", sub.get_name()), found);
+        }
+    }
+
+    #[test]
+    fn every_text_of_the_help_is_there_in_german_and_none_is_left_over() {
+        let mut found = vec!["boardctl.help".to_owned(), "boardctl.version".to_owned()];
+        keys(&super::super::Cli::command(), "boardctl", &mut found);
+        found.sort();
+        let mut known: Vec<String> = TEXTS.iter().map(|(key, _)| (*key).to_owned()).collect();
+        known.sort();
+        assert_eq!(found, known);
+    }
+}

@@ -1,0 +1,63 @@
+//! The commands, one module each; here only which is which, and what several of them need.
+pub(crate) mod check;
+pub(crate) mod list;
+pub(crate) mod phases;
+pub(crate) mod schema;
+pub(crate) mod show;
+pub(crate) mod start;
+
+use std::path::PathBuf;
+
+use board_core::edge::settings::{DirectoryCheck, Language, Settings};
+use board_core::model::phase::{Column, Phase, Terminal};
+use serde_json::Value;
+
+use crate::cli::{Cli, Command, Global};
+use crate::control::Control;
+use crate::output::{Out, Style};
+
+/// Carries out what the command line asks for.
+///
+/// # Errors
+/// What the command says; [`crate::output::report`] turns it into a sentence and an exit code.
+pub(crate) fn run(cli: &Cli) -> anyhow::Result<()> {
+    let global = &cli.global;
+    // Without looking at its directories: whoever operates a board need not be able to.
+    let settings = Settings::load_with(&config(global), DirectoryCheck::Skip);
+    let configured = settings.as_ref().map_or(Language::De, |settings| settings.board.language);
+    let language = global.language.unwrap_or(configured);
+    let out = Out::new(global.json, language);
+    let control = || {
+        let state_dir = settings.as_ref().ok().map(|settings| settings.board.state_dir.as_path());
+        Control::locate(global.socket.as_deref(), state_dir, language)
+    };
+    match &cli.command {
+        Command::List => list::run(&control(), out),
+        Command::Show { card } => show::run(&control(), card, out),
+        Command::Start { card } => start::run(&control(), card, out),
+        Command::CheckConfig => check::config(&config(global), out),
+        Command::CheckJob { file } => check::job_file(file, out),
+        Command::Schema(arguments) => schema::run(arguments, out),
+    }
+}
+
+fn config(global: &Global) -> PathBuf {
+    Settings::locate(global.config.as_deref())
+}
+
+/// The label of a card's phase and how it looks: what waits for the operator stands out.
+pub(crate) fn phase(out: Out, card: &Value) -> (String, Style) {
+    let id = card.get("phase").and_then(Value::as_str).unwrap_or_default();
+    let Some(phase) = Phase::from_id(id) else { return (id.to_owned(), Style::Plain) };
+    let label = match out.language {
+        Language::De => phase.label_de(),
+        Language::En => phase.label_en(),
+    };
+    let style = match (phase.column(), phase.terminal()) {
+        (Some(Column::BrauchtDich), _) => Style::Notice,
+        (_, Some(Terminal::Success | Terminal::SuccessWithSynthesis)) => Style::Good,
+        (_, Some(Terminal::Failure)) => Style::Bad,
+        (_, Some(Terminal::Ended) | None) => Style::Plain,
+    };
+    (label.to_owned(), style)
+}

@@ -1,0 +1,104 @@
+//! The sentences of `boardctl`, German and English side by side.
+//!
+//! One place, so that a sentence cannot be there in one language alone. Values go in by name.
+use board_core::edge::settings::Language;
+
+macro_rules! words {
+    ($($name:ident($($argument:ident),*): $de:literal, $en:literal;)*) => {
+        $(
+            pub(crate) fn $name(language: Language $(, $argument: &str)*) -> String {
+                match language {
+                    Language::De => format!($de),
+                    Language::En => format!($en),
+                }
+            }
+        )*
+    };
+}
+
+words! {
+    failed(why): "boardctl: {why}", "boardctl: {why}";
+
+    // check-config, check-job, schema
+    config_good(file, runtimes, profiles):
+        "{file}: in Ordnung ({runtimes} Runtimes, {profiles} Profile)",
+        "{file}: good ({runtimes} runtimes, {profiles} profiles)";
+    faults(count): "{count} Fehler", "{count} faults";
+    whole_job(kind): "ein Auftrag ({kind})", "a job ({kind})";
+    drop_form(): "eine Datei zum Ablegen", "a file to be dropped";
+    unknown_form(): "kein Auftrag", "no job";
+    job_good(file, what): "{file}: in Ordnung, {what}", "{file}: good, {what}";
+    job_bad(file, what, count): "{file}: {what}, {count} Fehler", "{file}: {what}, {count} faults";
+    misnamed(name):
+        "In einem Eingang müsste die Datei {name} heißen.",
+        "In an inbox the file would have to be called {name}.";
+    drop_hint(types):
+        "Abgelegt werden können {types}; nötig sind type und card_id, möglich profile und iteration_limit.",
+        "What can be dropped: {types}; type and card_id are required, profile and iteration_limit optional.";
+    schemas_written(count, dir): "{count} Schemas in {dir} geschrieben", "{count} schemas written to {dir}";
+
+    // the control socket
+    not_running(path):
+        "Unter {path} antwortet kein Board. Läuft es? `boardctl dev --config …` startet eines im Vordergrund; \
+         ein anderes nennt --config oder --socket.",
+        "No board answers at {path}. Is it running? `boardctl dev --config …` starts one in the foreground; \
+         --config or --socket names another.";
+    no_way_in(path):
+        "Für {path} fehlt das Recht. Wer das Board bedienen darf, ist in der Gruppe board-agent.",
+        "No permission for {path}. Whoever may operate the board is in the group board-agent.";
+    no_answer(path, why):
+        "Das Board unter {path} antwortet nicht ({why}). Mehr sagt `boardctl queue` oder das Journal.",
+        "The board at {path} does not answer ({why}). `boardctl queue` or the journal tells more.";
+    refused(status): "Das Board hat abgelehnt (HTTP {status}).", "The board refused (HTTP {status}).";
+    possible(events): "; möglich: {events}", "; possible: {events}";
+
+    // list, start
+    no_cards(): "Noch keine Karten.", "No cards yet.";
+    started(card, job): "{card}: gestartet, Auftrag {job}", "{card}: started, job {job}";
+}
+
+/// The labels of `show`, in the order of its fields.
+pub(crate) fn of_a_card(language: Language) -> [&'static str; 18] {
+    match language {
+        Language::De => [
+            "Kennung",
+            "Art",
+            "Profil",
+            "Verbrauch",
+            "Auftrag",
+            "Fehler",
+            "Branch",
+            "Basis",
+            "Prüf-Commit",
+            "Ergebnis",
+            "Berichte",
+            "Parent",
+            "Kinder",
+            "wartet auf",
+            "Synthese",
+            "Entwurf",
+            "geändert",
+            "möglich",
+        ],
+        Language::En => [
+            "id",
+            "source",
+            "profile",
+            "used",
+            "job",
+            "error",
+            "branch",
+            "base",
+            "check commit",
+            "result",
+            "reports",
+            "parent",
+            "children",
+            "waits for",
+            "synthesis",
+            "draft",
+            "changed",
+            "possible",
+        ],
+    }
+}
