@@ -141,6 +141,10 @@ pub struct Record {
     #[serde(default)]
     check_commit: Option<String>,
     #[serde(default)]
+    earlier_check: Option<String>,
+    #[serde(default)]
+    given_up: bool,
+    #[serde(default)]
     intent_blob: Option<String>,
     #[serde(default)]
     saved_refs: Vec<String>,
@@ -276,6 +280,8 @@ impl Record {
             base_commit: build.map(|b| b.base_commit.clone()),
             diff_base: build.map(|b| b.diff_base.clone()),
             check_commit: build.and_then(|b| b.check_commit.clone()),
+            earlier_check: build.and_then(|b| b.earlier_check.clone()),
+            given_up: build.is_some_and(|b| b.given_up),
             intent_blob: build.map(|b| b.intent_blob.clone()),
             saved_refs: refs[refs.len().saturating_sub(MAX_RECORD_REFS)..].to_vec(),
             reports: card.reports[card.reports.len().saturating_sub(MAX_RECORD_REPORTS)..]
@@ -329,6 +335,8 @@ impl Record {
         out.text("base_commit", self.base_commit.as_ref());
         out.text("diff_base", self.diff_base.as_ref());
         out.text("check_commit", self.check_commit.as_ref());
+        out.text("earlier_check", self.earlier_check.as_ref());
+        out.plain("given_up", self.given_up.then_some(true));
         out.text("intent_blob", self.intent_blob.as_ref());
         out.list("saved_refs", self.saved_refs.iter().map(|name| quoted(name)));
         out.list("reports", self.reports.iter().map(RecordedReport::flow));
@@ -431,6 +439,8 @@ impl Record {
             base_commit: self.base_commit.clone()?,
             diff_base: self.diff_base.clone().or_else(|| self.base_commit.clone())?,
             check_commit: self.check_commit.clone(),
+            earlier_check: self.earlier_check.clone(),
+            given_up: self.given_up,
             intent_blob: self.intent_blob.clone().unwrap_or_default(),
             saved_refs: self.saved_refs.clone(),
         })

@@ -41,6 +41,8 @@ fn full_card(phase: Phase, text: &str, n: u8) -> Card {
         base_commit: "12".repeat(20),
         diff_base: "1e".repeat(20),
         check_commit: Some("fe".repeat(20)),
+        earlier_check: Some("ed".repeat(20)),
+        given_up: true,
         intent_blob: "00".repeat(20),
         saved_refs: vec![text.into(), "refs/board/saved/x.1".into()],
     });
@@ -97,7 +99,7 @@ fn a_small_card_has_few_lines_in_a_fixed_order() {
 fn every_field_has_a_line_of_its_own() {
     let text = render(&full_card(Phase::Deployed, "x y", 3));
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("  - ")).collect();
-    assert_eq!(lines.len(), 40, "{text}");
+    assert_eq!(lines.len(), 42, "{text}");
     assert!(text.contains("children:\n  - \"7\"\n  - \"true\"\n  - b-1\n"), "{text}");
     assert!(text.contains("\nbase_commit: \"1212"), "{text}");
 }
