@@ -48,6 +48,8 @@ pub const FAULT_POINTS: &[&str] = &[
     // queue: adoption of a dropped file
     "adopt.taken",
     "adopt.removed",
+    "documents.blob",
+    "documents.file",
 ];
 
 /// Marks a step boundary. Expands to nothing without the feature `fault-points` of board-core.
