@@ -9,6 +9,7 @@ pub mod files;
 pub mod git;
 pub mod journal;
 pub mod lock;
+pub mod orders;
 pub mod queue;
 pub mod reconcile;
 pub mod settings;
