@@ -18,6 +18,8 @@ pub const FAULT_POINTS: &[&str] = &[
     "state.kept",
     "state.renamed",
     "state.synced",
+    // reconcile: after each step
+    "reconcile.step",
     // queue: publish
     "publish.begin",
     "publish.staged",

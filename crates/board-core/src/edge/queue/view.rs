@@ -2,45 +2,17 @@
 //!
 //! Files only ever move forward, so inbox, running, outcomes and done are looked at in that order, and a file
 //! that moves meanwhile is seen once or twice but never missed.
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::Deserialize;
 use uuid::Uuid;
 
-use super::{Queue, QueueError, SlotName};
+use super::{Queue, QueueError};
 use crate::edge::files::read::{Read, open_regular_nofollow};
 use crate::edge::files::{FileError, Kind, exists, list_dir, sync_dir};
 use crate::model::card::CardId;
 use crate::model::job::{JobRef, Lane, MAX_JOB_BYTES};
-
-/// What lies where.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct QueueView {
-    /// Jobs in the inboxes, oldest first within a lane. Only names are looked at.
-    pub inbox: Vec<(Lane, JobRef)>,
-    /// Claimed jobs.
-    pub running: Vec<RunningFile>,
-    /// Outcomes that are not retired yet, oldest first.
-    pub outcomes: Vec<JobRef>,
-    /// Of the jobs asked for, those whose job file lies in `done/`.
-    pub done_jobs: BTreeSet<JobRef>,
-    /// Of the jobs asked for, those whose outcome lies in `done/`.
-    pub done_outcomes: BTreeSet<JobRef>,
-    /// Jobs whose run is asked to stop.
-    pub cancels: Vec<Uuid>,
-}
-
-/// A claimed job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunningFile {
-    /// Where it lies.
-    pub place: SlotName,
-    /// Which job it is.
-    pub job: JobRef,
-    /// Its card; `None` if the file cannot be read.
-    pub card_id: Option<CardId>,
-}
+use crate::model::pending::{QueueView, RunningFile};
 
 #[derive(Deserialize)]
 struct OfCard {
@@ -48,7 +20,7 @@ struct OfCard {
 }
 
 impl Queue {
-    /// Looks at everything; in `done/`, which grows, only for the jobs in `asked`. With `synced` each directory
+    /// Looks at everything; in `done/`, which grows, only for the jobs in `asked` and in the inboxes. With `synced` each directory
     /// is synced before it is read, so that what is seen is what a power cut leaves: for whoever acts on it.
     ///
     /// # Errors
@@ -69,15 +41,17 @@ impl Queue {
                     Read::NotRegular(_) | Read::TooLarge { .. } | Read::Denied => None,
                 };
                 let card_id = card_id.map(|of: OfCard| of.card_id);
-                view.running.push(RunningFile { place, job, card_id });
+                view.running.push(RunningFile { place: place.to_string(), job, card_id });
             }
         }
-        view.outcomes = files(&self.layout.outcomes(), synced, JobRef::from_outcome_file)?;
+        view.outcomes =
+            files(&self.layout.outcomes(), synced, JobRef::from_outcome_file)?.into_iter().collect();
         let done = self.layout.done();
         if synced {
             sync_dir(&done)?;
         }
-        for job in asked {
+        let published: Vec<JobRef> = view.inbox.iter().map(|(_, job)| *job).collect();
+        for job in asked.iter().chain(&published) {
             if exists(&done.join(job.job_file()))? {
                 view.done_jobs.insert(*job);
             }
@@ -85,7 +59,8 @@ impl Queue {
                 view.done_outcomes.insert(*job);
             }
         }
-        view.cancels = files(&self.layout.cancel(), synced, |name| Uuid::try_parse(name).ok())?;
+        let cancels = files(&self.layout.cancel(), synced, |name| Uuid::try_parse(name).ok())?;
+        view.cancels = cancels.into_iter().collect();
         Ok(view)
     }
 }

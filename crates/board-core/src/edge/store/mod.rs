@@ -336,7 +336,9 @@ impl Held<'_> {
         }
         next.generation = self.board.generation.saturating_add(1);
         for (id, card) in &mut next.cards {
-            if self.board.cards.get(id) != Some(card) {
+            // A card whose revision the change set itself was given back as it was (undo): it keeps it.
+            let same_rev = self.board.cards.get(id).is_none_or(|before| before.rev == card.rev);
+            if same_rev && self.board.cards.get(id) != Some(card) {
                 card.rev = next.generation;
             }
         }

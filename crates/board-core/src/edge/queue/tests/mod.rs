@@ -194,16 +194,16 @@ fn the_view_tells_where_everything_lies() {
     for synced in [false, true] {
         let view = queue.view(&asked, synced).unwrap();
         assert_eq!(view.inbox, [(Lane::Research, waits.reference())]);
-        let file = view::RunningFile {
-            place: SlotName::Slot { lane: Lane::Research, number: 1 },
+        let file = crate::model::pending::RunningFile {
+            place: "research-1".into(),
             job: running.reference(),
             card_id: Some(running.card_id.clone()),
         };
         assert_eq!(view.running, [file]);
-        assert_eq!(view.outcomes, [cancelled.reference()]);
+        assert_eq!(view.outcomes, [cancelled.reference()].into());
         assert_eq!(view.done_jobs, [done.reference()].into());
         assert_eq!(view.done_outcomes, [done.reference()].into());
-        assert_eq!(view.cancels, [running.id]);
+        assert_eq!(view.cancels, [running.id].into());
     }
     assert!(queue.view(&[], false).unwrap().done_jobs.is_empty());
 }
@@ -241,7 +241,7 @@ fn a_job_for_the_external_builder_waits_in_a_place_of_its_own() {
     assert!(queue.inbox_to_extern(job.reference()).unwrap());
     assert!(!queue.inbox_to_extern(job.reference()).unwrap());
     assert_eq!(queue_tree(&queue, &[&job]), ["running/extern/A.1.json"]);
-    assert_eq!(queue.view(&[], true).unwrap().running[0].place, SlotName::Extern);
+    assert_eq!(queue.view(&[], true).unwrap().running[0].place, SlotName::Extern.to_string());
     let mut watch = recover::OrphanWatch::default();
     let now = std::time::Instant::now();
     assert!(queue.orphans(&mut watch, std::time::Duration::ZERO, now).unwrap().0.is_empty());
