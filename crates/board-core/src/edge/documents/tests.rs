@@ -113,7 +113,7 @@ fn an_unreadable_file_is_told() {
     }
     let (fixture, documents) = repository();
     let path = fixture.repo().join("docs/intent/first.md");
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o0)).unwrap();
     assert!(scan(&documents, &mut Cache::default()).broken[0].reason.contains("nicht lesen"));
 }
 
