@@ -99,6 +99,7 @@ impl Slot {
         number: u32,
         take: impl Fn(&Path, LockClass) -> Result<Lock, crate::edge::lock::LockError>,
     ) -> Result<Slot, QueueError> {
+        queue.mend()?;
         let lock = take(&slot_lock(queue.state_dir(), lane, number), LockClass::Slot)?;
         let slot = Slot { queue: queue.clone(), lane, number, _lock: lock };
         create_dirs_private(&queue.layout.running(slot.name()))?;

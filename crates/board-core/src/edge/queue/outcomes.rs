@@ -39,6 +39,8 @@ impl Queue {
         let name = outcome.reference().outcome_file();
         let bytes = spell(&name, outcome, MAX_OUTCOME_BYTES)?;
         fault_point!("outcome.begin");
+        // Not even a removed queue may cost an outcome.
+        self.mend()?;
         let (outcomes, done) = (self.layout.outcomes(), self.layout.done());
         if exists(&done.join(&name))? {
             sync_dir(&done)?;

@@ -1,4 +1,4 @@
-//! What lies where in the queue: plain data for whoever decides what to do next.
+//! What lies where in the queue: the look at the directories for `model::pending`, which decides what to do.
 //!
 //! Files only ever move forward, so inbox, running, outcomes and done are looked at in that order, and a file
 //! that moves meanwhile is seen once or twice but never missed.
@@ -20,8 +20,9 @@ struct OfCard {
 }
 
 impl Queue {
-    /// Looks at everything; in `done/`, which grows, only for the jobs in `asked` and in the inboxes. With `synced` each directory
-    /// is synced before it is read, so that what is seen is what a power cut leaves: for whoever acts on it.
+    /// Looks at everything; in `done/`, which grows, only for the jobs in `asked` and those in an inbox. With
+    /// `synced` each directory is synced before it is read, so that what is seen is what a power cut leaves: for
+    /// whoever acts on it.
     ///
     /// # Errors
     /// [`QueueError::File`] with the directory.
@@ -44,14 +45,13 @@ impl Queue {
                 view.running.push(RunningFile { place: place.to_string(), job, card_id });
             }
         }
-        view.outcomes =
-            files(&self.layout.outcomes(), synced, JobRef::from_outcome_file)?.into_iter().collect();
+        view.outcomes.extend(files(&self.layout.outcomes(), synced, JobRef::from_outcome_file)?);
         let done = self.layout.done();
         if synced {
             sync_dir(&done)?;
         }
-        let published: Vec<JobRef> = view.inbox.iter().map(|(_, job)| *job).collect();
-        for job in asked.iter().chain(&published) {
+        let inbox: Vec<JobRef> = view.inbox.iter().map(|(_, job)| *job).collect();
+        for job in asked.iter().chain(&inbox) {
             if exists(&done.join(job.job_file()))? {
                 view.done_jobs.insert(*job);
             }
@@ -59,8 +59,7 @@ impl Queue {
                 view.done_outcomes.insert(*job);
             }
         }
-        let cancels = files(&self.layout.cancel(), synced, |name| Uuid::try_parse(name).ok())?;
-        view.cancels = cancels.into_iter().collect();
+        view.cancels.extend(files(&self.layout.cancel(), synced, |name| Uuid::try_parse(name).ok())?);
         Ok(view)
     }
 }

@@ -122,6 +122,9 @@ fn directories_that_somebody_removed_are_made_again_and_told() {
     std::fs::remove_dir(queue.cancel_dir()).unwrap();
     assert_eq!(queue.mend().unwrap(), [queue.cancel_dir()]);
     assert!(queue.mend().unwrap().is_empty());
+    std::fs::remove_dir_all(&queue.layout.root).unwrap();
+    queue.leave_outcome(&outcome(&job)).unwrap();
+    assert_eq!(queue_tree(&queue, &[&job]), ["outcomes/A.1.outcome.json"]);
 }
 
 #[test]
@@ -206,6 +209,9 @@ fn the_view_tells_where_everything_lies() {
         assert_eq!(view.cancels, [running.id].into());
     }
     assert!(queue.view(&[], false).unwrap().done_jobs.is_empty());
+    // A copy in the inbox is asked for by itself.
+    put(&queue.inbox_dir(Lane::Research), &done.reference().job_file(), "copy");
+    assert_eq!(queue.view(&[], false).unwrap().done_jobs, [done.reference()].into());
 }
 
 #[test]
@@ -241,7 +247,7 @@ fn a_job_for_the_external_builder_waits_in_a_place_of_its_own() {
     assert!(queue.inbox_to_extern(job.reference()).unwrap());
     assert!(!queue.inbox_to_extern(job.reference()).unwrap());
     assert_eq!(queue_tree(&queue, &[&job]), ["running/extern/A.1.json"]);
-    assert_eq!(queue.view(&[], true).unwrap().running[0].place, SlotName::Extern.to_string());
+    assert_eq!(queue.view(&[], true).unwrap().running[0].place, "extern");
     let mut watch = recover::OrphanWatch::default();
     let now = std::time::Instant::now();
     assert!(queue.orphans(&mut watch, std::time::Duration::ZERO, now).unwrap().0.is_empty());
