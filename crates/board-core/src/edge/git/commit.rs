@@ -14,10 +14,10 @@ use thiserror::Error;
 use super::{
     EntryKind, Git, GitError, IndexLock, Oid, branch_ref,
     index::{IndexUpdate, PathUpdate},
-    invoke::Session,
     objects::{Objects, plain_path},
     parse::{self, RawEntry},
     refs::understood,
+    session::Session,
 };
 
 /// How often a commit is built anew because the branch moved meanwhile.

@@ -421,32 +421,3 @@ fn in_a_shared_repository_index_and_objects_stay_writable_for_the_group() {
     fixture.run(&["commit", "-q", "--amend", "-m", "amended"]);
     commit(&git, &[("docs/board/a.yaml", "y\n")]);
 }
-
-/// Prints the cost beside that of `git commit --only`; run by hand: `cargo test --release -- --ignored cost_of`.
-#[test]
-#[ignore = "a measurement, without a verdict"]
-fn cost_of_a_commit_in_ten_thousand_files() {
-    let fixture = Fixture::new();
-    for n in 0..10_000 {
-        fixture.write(&format!("src/{}/{n}", n / 100), format!("{n}\n"));
-    }
-    let fixture = fixture.and_commit();
-    let git = fixture.git();
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    for round in 0..20 {
-        let text = format!("round {round}\n");
-        fixture.write("docs/board/a.yaml", &text);
-        let start = std::time::Instant::now();
-        commit(&git, &[("docs/board/a.yaml", &text)]);
-        ours.push(start.elapsed());
-        fixture.write("docs/board/a.yaml", format!("by hand {round}\n"));
-        let start = std::time::Instant::now();
-        fixture.run(&["-c", "core.fsync=all", "commit", "-q", "-m", "x", "--only", "docs/board/a.yaml"]);
-        let synced = std::process::Command::new("sync").arg("-f").arg(fixture.repo()).status().unwrap();
-        assert!(synced.success());
-        theirs.push(start.elapsed());
-    }
-    ours.sort();
-    theirs.sort();
-    eprintln!("median: ours {:?}, commit --only with sync {:?}", ours[10], theirs[10]);
-}

@@ -4,34 +4,23 @@
 //! goes through a shell, and nothing of the operator's configuration or of a repository's hooks runs.
 use std::{
     ffi::{OsStr, OsString},
-    io::{self, BufRead, BufReader, Read, Write},
-    os::unix::process::{CommandExt, ExitStatusExt},
+    io::{self, BufReader, Read, Write},
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
-    sync::mpsc,
-    thread::JoinHandle,
+    process::{Command, Stdio},
     time::Duration,
 };
 
-use nix::{
-    errno::Errno,
-    sys::{
-        signal::{Signal, killpg},
-        wait::{Id, WaitPidFlag, waitid},
-    },
-    unistd::Pid,
+use super::{
+    GitError,
+    process::{Running, Watchdog, cut, group_of, read_stderr},
+    session::Session,
 };
-
-use super::GitError;
 
 /// Longest time of one call, in seconds. A checkout of a large repository on a slow disk stays well below.
 pub const CALL_SECONDS: u64 = 600;
 /// Most bytes of standard output of a call that names no limit of its own.
 pub(crate) const OUTPUT_LIMIT: usize = 64 << 20;
-/// Most bytes of standard error that are kept.
-const STDERR_LIMIT: usize = 64 << 10;
-/// Most characters of a command or of its stderr in an error.
-const SUMMARY_LIMIT: usize = 400;
 
 /// Given to every call. Each line takes away a way in which configuration runs a program, waits for a person, or
 /// changes what is written.
@@ -315,187 +304,6 @@ impl Reply {
     }
 }
 
-/// A git that answers questions on its standard input, such as `cat-file --batch`.
-#[derive(Debug)]
-pub(crate) struct Session {
-    running: Option<Running>,
-    limit: usize,
-}
-
-impl Session {
-    /// Sends a question. The whole of it must be read by git before it answers.
-    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), GitError> {
-        let sent = match self.running.as_mut().and_then(|running| running.stdin.as_mut()) {
-            Some(stdin) => stdin.write_all(bytes).and_then(|()| stdin.flush()),
-            None => Err(io::ErrorKind::BrokenPipe.into()),
-        };
-        sent.map_err(|source| self.broken(&source.to_string()))
-    }
-
-    /// One line of the answer, without its end.
-    pub(crate) fn line(&mut self) -> Result<String, GitError> {
-        let mut line = Vec::new();
-        let read = match self.running.as_mut() {
-            Some(running) => (&mut running.stdout).take(STDERR_LIMIT as u64).read_until(b'\n', &mut line),
-            None => Ok(0),
-        };
-        match read {
-            Ok(_) if line.pop() == Some(b'\n') => {
-                String::from_utf8(line).map_err(|_| self.broken("a line that is not UTF-8"))
-            }
-            Ok(_) => Err(self.broken("it ended early")),
-            Err(source) => Err(self.broken(&source.to_string())),
-        }
-    }
-
-    /// Exactly `length` bytes of the answer.
-    pub(crate) fn bytes(&mut self, length: usize) -> Result<Vec<u8>, GitError> {
-        let limit = self.limit;
-        if length > limit {
-            return Err(match self.running.as_ref() {
-                Some(running) => GitError::TooLarge {
-                    repository: running.repository.clone(),
-                    command: running.summary.clone(),
-                    limit,
-                },
-                None => self.broken("it ended early"),
-            });
-        }
-        let mut bytes = vec![0; length];
-        let read = match self.running.as_mut() {
-            Some(running) => running.stdout.read_exact(&mut bytes),
-            None => Err(io::ErrorKind::UnexpectedEof.into()),
-        };
-        read.map(|()| bytes).map_err(|source| self.broken(&source.to_string()))
-    }
-
-    /// Ends the session; an exit code other than 0 is an error.
-    pub(crate) fn finish(mut self) -> Result<(), GitError> {
-        let Some(mut running) = self.running.take() else { return Ok(()) };
-        drop(running.stdin.take());
-        let (repository, command) = (running.repository.clone(), running.summary.clone());
-        let end = running.end()?;
-        if end.status.success() { Ok(()) } else { Err(end.failure(repository, command)) }
-    }
-
-    /// The error for an answer that is not understood. What git said on stderr before it ended explains it best.
-    pub(crate) fn broken(&mut self, what: &str) -> GitError {
-        let Some(mut running) = self.running.take() else {
-            let (repository, command) = (PathBuf::new(), "git".to_owned());
-            return GitError::Unreadable { repository, command, what: what.to_owned() };
-        };
-        let (repository, command) = (running.repository.clone(), running.summary.clone());
-        drop(running.stdin.take());
-        running.kill();
-        match running.end() {
-            Ok(end) if end.timed_out => GitError::Timeout { repository, command, seconds: CALL_SECONDS },
-            Ok(end) if !end.stderr.is_empty() => end.failure(repository, command),
-            Ok(_) => GitError::Unreadable { repository, command, what: what.to_owned() },
-            Err(error) => error,
-        }
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        // Left half-way because of an error; nobody waits for what it still has to say.
-        if let Some(running) = self.running.take() {
-            running.kill();
-            let _ = running.end();
-        }
-    }
-}
-
-/// A started git.
-#[derive(Debug)]
-struct Running {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
-    stderr: JoinHandle<String>,
-    watchdog: Watchdog,
-    summary: String,
-    repository: PathBuf,
-}
-
-/// How a git ended.
-#[derive(Debug)]
-struct End {
-    status: ExitStatus,
-    stderr: String,
-    timed_out: bool,
-}
-
-impl Running {
-    fn kill(&self) {
-        let _ = killpg(group_of(&self.child), Signal::SIGKILL);
-    }
-
-    fn end(mut self) -> Result<End, GitError> {
-        drop(self.stdin.take());
-        // Waits without reaping, so that the watchdog cannot hit a process that got the number meanwhile.
-        let id = || Id::Pid(group_of(&self.child));
-        while waitid(id(), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(Errno::EINTR) {}
-        let timed_out = self.watchdog.stop();
-        let status = self.child.wait().map_err(|source| GitError::Start { program: "git".into(), source })?;
-        let stderr = self.stderr.join().unwrap_or_default();
-        Ok(End { status, stderr, timed_out })
-    }
-}
-
-impl End {
-    fn failure(self, repository: PathBuf, command: String) -> GitError {
-        let status = match (self.status.code(), self.status.signal()) {
-            (Some(code), _) => format!("exit code {code}"),
-            (None, Some(signal)) => format!("signal {signal}"),
-            (None, None) => "an unknown status".to_owned(),
-        };
-        GitError::Failed { repository, command, status, stderr: cut(&self.stderr) }
-    }
-}
-
-/// Kills a process group when its time is over.
-#[derive(Debug)]
-struct Watchdog {
-    done: mpsc::Sender<()>,
-    thread: JoinHandle<bool>,
-}
-
-impl Watchdog {
-    fn start(group: Pid, timeout: Duration) -> Self {
-        let (done, over) = mpsc::channel();
-        let thread = std::thread::spawn(move || match over.recv_timeout(timeout) {
-            Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => false,
-            Err(mpsc::RecvTimeoutError::Timeout) => killpg(group, Signal::SIGKILL).is_ok(),
-        });
-        Self { done, thread }
-    }
-
-    fn stop(self) -> bool {
-        let _ = self.done.send(());
-        self.thread.join().unwrap_or(false)
-    }
-}
-
-fn group_of(child: &Child) -> Pid {
-    Pid::from_raw(child.id().cast_signed())
-}
-
-fn read_stderr(mut stderr: impl Read) -> String {
-    let mut kept = Vec::new();
-    let _ = (&mut stderr).take(STDERR_LIMIT as u64).read_to_end(&mut kept);
-    // The rest is read and dropped: a git that waits for its reader would never end.
-    let _ = io::copy(&mut stderr, &mut io::sink());
-    String::from_utf8_lossy(&kept).trim().to_owned()
-}
-
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(SUMMARY_LIMIT) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -538,20 +346,5 @@ mod tests {
         assert!(matches!(missing, Err(GitError::Start { .. })));
         let missing = Call::discover(Path::new("git"), Path::new("/nonexistent")).run();
         assert!(matches!(missing, Err(GitError::Io { .. })));
-    }
-
-    #[test]
-    fn a_session_answers_question_by_question_and_explains_its_end() {
-        let dir = tempfile::tempdir().unwrap();
-        Call::discover(Path::new("git"), dir.path()).args(["init", "-q"]).success().unwrap();
-        let place = Place { git_dir: dir.path().join(".git"), work_tree: dir.path().to_owned() };
-        let mut session = Call::at(Path::new("git"), &place).args(["cat-file", "--batch"]).session().unwrap();
-        for _ in 0..3 {
-            session.send(b"HEAD\n").unwrap();
-            assert_eq!(session.line().unwrap(), "HEAD missing");
-        }
-        session.finish().unwrap();
-        let mut session = Call::at(Path::new("git"), &place).args(["no-such-command"]).session().unwrap();
-        assert!(matches!(session.line(), Err(GitError::Failed { .. } | GitError::Unreadable { .. })));
     }
 }

@@ -28,9 +28,11 @@ mod invoke;
 mod objects;
 mod oid;
 mod parse;
+mod process;
 mod refs;
 #[cfg(test)]
 mod repository_tests;
+mod session;
 mod state;
 #[cfg(test)]
 pub(crate) mod testing;

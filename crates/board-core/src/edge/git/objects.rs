@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use super::{
     Git, GitError, Oid, at,
-    invoke::Session,
     parse::{self, RawEntry},
     refs::understood,
+    session::Session,
 };
 
 /// Largest tree object that is read, in bytes: some 200,000 entries in one directory.

@@ -300,3 +300,36 @@ fn killed_before_the_file_was_noted_only_an_empty_lock_is_ours() {
     std::fs::write(&path, "").unwrap();
     assert!(matches!(git.reap_stale_index_lock(&fixture.repo()).unwrap(), Reaped::Removed(_)));
 }
+
+#[test]
+fn a_checkout_of_another_user_is_used_without_any_configuration_of_his() {
+    let fixture = Fixture::with_commit();
+    let other = nix::unistd::Uid::from_raw(54_321);
+    if !nix::unistd::geteuid().is_root() {
+        let reason =
+            "only root can make files of another user; the container's test with two users does it too";
+        testing::skip("git-checkout-of-another-user", reason);
+        return;
+    }
+    let mut dirs = vec![fixture.repo()];
+    while let Some(dir) = dirs.pop() {
+        nix::unistd::chown(&dir, Some(other), None).unwrap();
+        for entry in std::fs::read_dir(&dir).unwrap() {
+            let entry = entry.unwrap();
+            match entry.file_type().unwrap().is_dir() {
+                true => dirs.push(entry.path()),
+                false => nix::unistd::chown(&entry.path(), Some(other), None).unwrap(),
+            }
+        }
+    }
+    assert!(
+        !fixture.attempt_in(&fixture.repo(), &["status"]).status.success(),
+        "git itself does not trust it"
+    );
+    for dir in [fixture.repo(), fixture.repo().join("docs/board")] {
+        let git = Git::open(&dir, fixture.options()).unwrap();
+        let files = vec![FileChange { path: "x".to_owned(), content: Content::Bytes(vec![1]) }];
+        let request = CommitRequest { branch: "main", files, message: "m", expected: Vec::new() };
+        git.commit_on_branch(&request).unwrap();
+    }
+}
