@@ -1,9 +1,10 @@
-//! `boardctl`: the operator's tool. It talks to a running board and checks what it
-//! is given.
+//! `boardctl`: the operator's tool. It talks to a running board, looks after its files, and runs the whole
+//! system in the foreground for trying out and for development.
 mod cli;
 mod commands;
 mod control;
 mod output;
+mod when;
 mod words;
 
 use std::process::ExitCode;

@@ -55,6 +55,34 @@ words! {
     // list, start
     no_cards(): "Noch keine Karten.", "No cards yet.";
     started(card, job): "{card}: gestartet, Auftrag {job}", "{card}: started, job {job}";
+
+    // queue
+    queue_empty(): "Die Warteschlange ist leer.", "The queue is empty.";
+    unreadable(): "(nicht lesbar)", "(not readable)";
+    asked_to_stop(): "soll abbrechen", "asked to stop";
+    since(span): "seit {span}", "for {span}";
+    somebody(): "jemand", "somebody";
+    lock(name): "Sperre {name}", "lock {name}";
+    dropped(name):
+        "Abgelegt als {name}; der Watcher nimmt die Datei gleich auf.",
+        "Dropped as {name}; the watcher takes it up at once.";
+    cannot_drop(dir):
+        "{dir}: nicht zu beschreiben; ablegen darf, wer in der Gruppe board-agent-drop ist",
+        "{dir}: cannot be written; whoever is in the group board-agent-drop may drop files";
+    only_drops():
+        "Abgelegt wird die kurze Form mit type und card_id; ganze Aufträge schreibt nur das Board.",
+        "What is dropped is the short form with type and card_id; whole jobs are written by the board alone.";
+
+    // state
+    state_good(generation, cards, running, waiting):
+        "Zustand lesbar: Stand {generation}, {cards} Karten, {running} in Arbeit, {waiting} Übergänge vermerkt",
+        "State readable: generation {generation}, {cards} cards, {running} at work, {waiting} transitions noted";
+    snapshots(count): "{count} Schnappschüsse, neueste zuerst", "{count} snapshots, newest first";
+    no_snapshot():
+        "Kein solcher Schnappschuss; `boardctl state check` zeigt, welche es gibt",
+        "No such snapshot; `boardctl state check` shows which there are";
+    restored(snapshot): "Zurückgeholt: {snapshot}", "Brought back: {snapshot}";
+    kept_beside(path): "Der Zustand von vorher liegt in {path}", "The state from before is kept in {path}";
 }
 
 /// The labels of `show`, in the order of its fields.

@@ -2,9 +2,11 @@
 pub(crate) mod check;
 pub(crate) mod list;
 pub(crate) mod phases;
+pub(crate) mod queue;
 pub(crate) mod schema;
 pub(crate) mod show;
 pub(crate) mod start;
+pub(crate) mod state;
 
 use std::path::PathBuf;
 
@@ -12,7 +14,7 @@ use board_core::edge::settings::{DirectoryCheck, Language, Settings};
 use board_core::model::phase::{Column, Phase, Terminal};
 use serde_json::Value;
 
-use crate::cli::{Cli, Command, Global};
+use crate::cli::{Cli, Command, Global, QueueCommand};
 use crate::control::Control;
 use crate::output::{Out, Style};
 
@@ -35,6 +37,11 @@ pub(crate) fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::List => list::run(&control(), out),
         Command::Show { card } => show::run(&control(), card, out),
         Command::Start { card } => start::run(&control(), card, out),
+        Command::Queue(arguments) => match &arguments.command {
+            None => queue::show(&settings.clone()?, out),
+            Some(QueueCommand::Drop { file }) => queue::drop_file(&settings.clone()?, file, out),
+        },
+        Command::State(arguments) => state::run(&settings.clone()?, &arguments.command, out),
         Command::CheckConfig => check::config(&config(global), out),
         Command::CheckJob { file } => check::job_file(file, out),
         Command::Schema(arguments) => schema::run(arguments, out),
