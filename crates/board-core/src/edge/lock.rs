@@ -293,7 +293,7 @@ mod tests {
         });
         let Err(LockError::Busy { holder: Some(holder), .. }) = &other else { panic!("{other:?}") };
         assert_eq!(holder.pid, std::process::id().cast_signed());
-        assert!(other.unwrap_err().to_string().contains("is held by board_core"));
+        assert!(other.unwrap_err().to_string().contains(&format!("(pid {})", std::process::id())));
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         drop(lock);
         drop(Lock::try_acquire(&path, LockClass::Singleton).unwrap());
