@@ -50,8 +50,13 @@ pub const FAULT_POINTS: &[&str] = &[
     // queue: adoption of a dropped file
     "adopt.taken",
     "adopt.removed",
+    // watcher: a document of a transition
     "documents.blob",
     "documents.file",
+    // audit: one commit
+    "audit.files",
+    "audit.committed",
+    "audit.marked",
 ];
 
 /// Marks a step boundary. Expands to nothing without the feature `fault-points` of board-core.

@@ -15,5 +15,6 @@ pub mod reconcile;
 pub mod settings;
 pub mod store;
 pub mod systemd;
+pub mod waits;
 pub mod wake;
 pub mod worktree;
