@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use board_core::edge::settings::Language;
 use board_core::model::card::CardId;
+use board_core::model::job::Lane;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 /// Operates a board of board-agent, or runs one to try out.
@@ -44,6 +45,10 @@ pub(crate) struct Global {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run the whole system on a throw-away repository with a scripted agent
+    Demo(Demo),
+    /// Run the whole system in the foreground, without systemd
+    Dev(Dev),
     /// List the cards
     List,
     /// Show a card
@@ -72,6 +77,34 @@ pub(crate) enum Command {
     },
     /// The JSON Schemas of all files, or the transitions as a page
     Schema(Schema),
+    /// One of the daemons, in this process; for dev
+    #[command(hide = true)]
+    Run(Run),
+}
+
+/// `demo`
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Drive one card from planned to ready for deployment, print what came of it, and end
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Port of the board; 0 picks one
+    #[arg(long, default_value_t = 0, value_name = "PORT")]
+    pub(crate) port: u16,
+    /// A new or empty directory for everything; else one below the build directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Keep the directory; else the next demo removes it
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
+
+/// `dev`
+#[derive(Debug, Args)]
+pub(crate) struct Dev {
+    /// Port of the board instead of the configured one; 0 picks one
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
 }
 
 /// `queue`
@@ -125,6 +158,35 @@ pub(crate) struct Schema {
     pub(crate) phases: bool,
 }
 
+/// `run`
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Which daemon: trigger, watcher or worker
+    #[command(subcommand)]
+    pub(crate) daemon: Daemon,
+    /// End with the process of this number
+    #[arg(long, global = true, value_name = "PID")]
+    pub(crate) parent: Option<i32>,
+}
+
+/// One of the daemons.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Daemon {
+    /// The board
+    Trigger,
+    /// What applies outcomes
+    Watcher,
+    /// One activation of a slot
+    Worker {
+        /// Lane
+        #[arg(long, value_parser = lane)]
+        lane: Lane,
+        /// Number of the slot within it
+        #[arg(long)]
+        slot: u32,
+    },
+}
+
 fn language(text: &str) -> Result<Language, String> {
     match text {
         "de" => Ok(Language::De),
@@ -135,6 +197,10 @@ fn language(text: &str) -> Result<Language, String> {
 
 fn card(text: &str) -> Result<CardId, String> {
     text.parse().map_err(|error: board_core::model::slug::SlugError| error.to_string())
+}
+
+fn lane(text: &str) -> Result<Lane, String> {
+    Lane::from_id(text).ok_or_else(|| Lane::ALL.map(Lane::id).join(" | "))
 }
 
 impl Cli {
@@ -185,7 +251,10 @@ mod tests {
         let help = |line: &str| read(line).unwrap_err().to_string();
         assert!(help("boardctl --help").contains("Zeigt die Karten"));
         assert!(help("boardctl --language en --help").contains("List the cards"));
-        assert!(help("boardctl --help").contains("Exit-Codes"));
+        assert!(
+            help("boardctl demo --help").contains("Exit-Codes")
+                || help("boardctl --help").contains("Exit-Codes")
+        );
     }
 
     #[test]
@@ -193,10 +262,12 @@ mod tests {
         for line in [
             "boardctl show ../x",
             "boardctl list --language fr",
+            "boardctl run worker --lane x --slot 1",
             "boardctl",
             "boardctl schema --phases --out x",
         ] {
             assert!(read(line).is_err(), "{line}");
         }
+        assert!(read("boardctl run worker --lane build --slot 2 --config x --parent 7").is_ok());
     }
 }

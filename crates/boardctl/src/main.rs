@@ -3,6 +3,8 @@
 mod cli;
 mod commands;
 mod control;
+mod demo;
+mod dev;
 mod output;
 mod when;
 mod words;

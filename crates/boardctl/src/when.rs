@@ -21,6 +21,11 @@ pub(crate) fn zone(name: &str) -> TimeZone {
     TimeZone::get(name).unwrap_or(TimeZone::UTC)
 }
 
+/// The time of day, `20:04:11`.
+pub(crate) fn time_of_day(at: Timestamp, zone: &TimeZone) -> String {
+    at.to_jiff().to_zoned_datetime(zone.clone()).strftime("%H:%M:%S").to_string()
+}
+
 /// Day and time, `2026-11-30 20:04`.
 pub(crate) fn day_and_time(at: Timestamp, zone: &TimeZone) -> String {
     at.to_jiff().to_zoned_datetime(zone.clone()).strftime("%Y-%m-%d %H:%M").to_string()
@@ -48,7 +53,7 @@ mod tests {
     #[test]
     fn a_time_is_told_in_the_zone_of_the_board_and_in_utc_where_that_is_unknown() {
         let at: Timestamp = "2026-11-30T20:04:11Z".parse().unwrap();
-        assert_eq!(day_and_time(at, &zone("Nowhere/Atlantis")), "2026-11-30 20:04");
+        assert_eq!(time_of_day(at, &zone("Nowhere/Atlantis")), "20:04:11");
         assert_eq!(day_and_time(at, &TimeZone::fixed(jiff::tz::offset(1))), "2026-11-30 21:04");
     }
 }

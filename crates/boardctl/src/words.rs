@@ -56,6 +56,58 @@ words! {
     no_cards(): "Noch keine Karten.", "No cards yet.";
     started(card, job): "{card}: gestartet, Auftrag {job}", "{card}: started, job {job}";
 
+    // dev
+    ending(): "wird beendet …", "ending …";
+    starts_again(name, how):
+        "{name} hat unerwartet geendet ({how}); startet in 1 s neu",
+        "{name} ended unexpectedly ({how}); starts again in 1 s";
+    worker_failed(slot, how):
+        "Worker {slot} ist gescheitert ({how}); neuer Versuch in 1 s",
+        "worker {slot} failed ({how}); tries again in 1 s";
+
+    // demo
+    no_sandbox(why):
+        "Ohne Sandbox: bubblewrap startet hier nicht ({why}). Das Drehbuch ist harmlos; ein echter Agent wäre es nicht.",
+        "No sandbox: bubblewrap does not start here ({why}). The script is harmless; a real agent would not be.";
+    demo_title():
+        "Werkstatt-Tagebuch: ein Wegwerf-Repository mit drei Intents, einer Frage und einem Agenten nach Drehbuch",
+        "Werkstatt-Tagebuch: a throw-away repository with three intents, a question and a scripted agent";
+    address(): "Board", "Board";
+    directory(): "Verzeichnis", "Directory";
+    log_file(): "Protokoll", "Log";
+    demo_first():
+        "  Zuerst   Adresse öffnen, bei „Monatssumme der Arbeitszeit je Gerät“ auf „Starten“ klicken und zusehen.\n  \
+         Danach   „CSV-Export“ starten: der Review schickt ihn beim ersten Mal mit Befunden zurück.",
+        "  First    open the address, click “Start” on “Monatssumme der Arbeitszeit je Gerät”, and watch.\n  \
+         Then     start “CSV-Export”: the review sends it back with findings the first time.";
+    demo_then(config):
+        "  Terminal boardctl --config {config} list\n  Ende     Strg-C",
+        "  Terminal boardctl --config {config} list\n  End      Ctrl-C";
+    log_says(path): "Zuletzt in {path}:", "Last lines of {path}:";
+    not_empty(dir):
+        "{dir} ist nicht leer; die Demo braucht ein neues oder leeres Verzeichnis",
+        "{dir} is not empty; the demo needs a new or empty directory";
+    demo_runs(dir): "in {dir} läuft schon eine Demo", "a demo runs in {dir} already";
+    once_title(card):
+        "Die Karte {card} von Geplant bis Bereit für Deployment",
+        "The card {card} from planned to ready for deployment";
+    went_elsewhere(phase, why):
+        "die Karte steht in „{phase}“ statt in „Bereit für Deployment“: {why}",
+        "the card stands in “{phase}” and not in “Ready for deployment”: {why}";
+    too_slow(seconds):
+        "die Karte ist nach {seconds} s nicht angekommen",
+        "the card did not arrive within {seconds} s";
+    not_committed(seconds):
+        "die Übergänge sind nach {seconds} s nicht committet",
+        "the transitions were not committed within {seconds} s";
+    commits(branch): "Commits des Boards auf {branch}", "Commits of the board on {branch}";
+    report(path): "Bericht {path}", "Report {path}";
+    branch(name): "Prüf-Commit auf {name}", "Check commit on {name}";
+    once_done(): "Bereit für Deployment. Nichts wurde gepusht oder gemergt.", "Ready for deployment. Nothing was pushed or merged.";
+    look_yourself(repository, branch):
+        "Selbst ansehen: git -C {repository} show {branch}",
+        "Look for yourself: git -C {repository} show {branch}";
+
     // queue
     queue_empty(): "Die Warteschlange ist leer.", "The queue is empty.";
     unreadable(): "(nicht lesbar)", "(not readable)";

@@ -17,6 +17,7 @@ use serde_json::Value;
 use crate::cli::{Cli, Command, Global, QueueCommand};
 use crate::control::Control;
 use crate::output::{Out, Style};
+use crate::{demo, dev};
 
 /// Carries out what the command line asks for.
 ///
@@ -45,6 +46,11 @@ pub(crate) fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::CheckConfig => check::config(&config(global), out),
         Command::CheckJob { file } => check::job_file(file, out),
         Command::Schema(arguments) => schema::run(arguments, out),
+        Command::Dev(arguments) => {
+            dev::run(&Settings::load(&config(global))?, &config(global), arguments.port, out)
+        }
+        Command::Demo(arguments) => demo::run(arguments, out),
+        Command::Run(arguments) => dev::run::run(arguments, &config(global)),
     }
 }
 

@@ -53,7 +53,7 @@ fn nobody_there_ends_with_3_and_one_sentence_that_says_what_to_do() {
 
 #[test]
 fn a_missing_configuration_is_said_without_a_panic() {
-    for line in [&["check-config"][..], &["queue"], &["state", "check"]] {
+    for line in [&["check-config"][..], &["queue"], &["state", "check"], &["dev"]] {
         let (code, said, complained) = run(line);
         assert_eq!(code, Some(1), "{line:?}");
         assert!(

@@ -1,6 +1,6 @@
 //! `queue` and `state` on the files of a board that does not run.
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use board_core::edge::lock::{Lock, LockClass, watcher_lock};
@@ -8,12 +8,13 @@ use board_core::edge::queue::Queue;
 use board_core::edge::store::Store;
 use board_core::model::job::{Lane, parse_job};
 
-struct Board {
+/// A board that does not run, and its configuration.
+pub(crate) struct Board {
     dir: tempfile::TempDir,
 }
 
 impl Board {
-    fn new() -> Board {
+    pub(crate) fn new() -> Board {
         let dir = tempfile::tempdir().unwrap();
         let at = dir.path();
         fs::create_dir(at.join("repository")).unwrap();
@@ -35,20 +36,28 @@ impl Board {
         Board { dir }
     }
 
-    fn state(&self) -> std::path::PathBuf {
-        self.dir.path().join("state")
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(crate) fn config(&self) -> PathBuf {
+        self.path().join("config.toml")
+    }
+
+    fn state(&self) -> PathBuf {
+        self.path().join("state")
     }
 
     fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_boardctl"));
-        command.arg("--config").arg(self.dir.path().join("config.toml")).args(arguments);
+        command.arg("--config").arg(self.config()).args(arguments);
         let Output { status, stdout, stderr } = command.output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (status.code(), text(stdout), text(stderr))
     }
 }
 
-fn example(name: &str) -> std::path::PathBuf {
+fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../queue-schema/examples").join(name)
 }
 

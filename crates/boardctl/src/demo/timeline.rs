@@ -1,0 +1,142 @@
+//! The transitions of the cards as lines for people, as they happen.
+use std::collections::HashSet;
+use std::io;
+
+use board_core::edge::settings::{Language, Settings};
+use board_core::edge::store::Store;
+use board_core::edge::wake::{Wake, WatchSpec};
+use board_core::model::board::Board;
+use board_core::model::card::{Card, CardId, Step};
+use board_core::model::event::EventKind;
+use board_core::model::phase::Phase;
+use board_core::model::time::Timestamp;
+use jiff::tz::TimeZone;
+use uuid::Uuid;
+
+use crate::output::{Out, Style};
+use crate::when;
+
+/// Prints each transition once.
+pub(crate) struct Timeline {
+    seen: HashSet<Uuid>,
+    begin: Timestamp,
+    zone: TimeZone,
+    out: Out,
+}
+
+impl Timeline {
+    /// Begins with what happens from `begin` on.
+    pub(crate) fn new(settings: &Settings, begin: Timestamp, out: Out) -> Timeline {
+        Timeline { seen: HashSet::new(), begin, zone: when::zone(&settings.board.timezone), out }
+    }
+
+    /// Prints what is new on the board; of one card only, if one is named.
+    ///
+    /// # Errors
+    /// Stdout cannot be written.
+    pub(crate) fn show(&mut self, board: &Board, only: Option<&CardId>) -> io::Result<()> {
+        let cards = board.cards.values().filter(|card| only.is_none_or(|only| card.id == *only));
+        let mut new: Vec<(&Card, &Step)> =
+            cards.flat_map(|card| card.history.iter().map(move |step| (card, step))).collect();
+        new.retain(|(_, step)| self.seen.insert(step.transition));
+        new.sort_by_key(|(_, step)| step.at);
+        for (card, step) in new {
+            if !self.out.json {
+                self.line(card, step, only.is_none())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn line(&self, card: &Card, step: &Step, named: bool) -> io::Result<()> {
+        let out = self.out;
+        let since = format!("{:+.1} s", elapsed(self.begin, step.at));
+        let label = |phase: Phase| label(out.language, phase);
+        let phases = match step.from {
+            Some(from) => format!("{} → {}", label(from), label(step.to)),
+            None => label(step.to).to_owned(),
+        };
+        let card = if named { format!("{}  ", out.paint(Style::Name, &card.id)) } else { String::new() };
+        out.line(format_args!(
+            "  {}  {since:>8}  {card}{}  {}  {}",
+            out.paint(Style::Faint, when::time_of_day(step.at, &self.zone)),
+            out.cell(style(step.to), &phases, if named { 0 } else { WIDTH }),
+            event(out.language, &step.event),
+            out.paint(Style::Faint, &step.actor),
+        ))
+    }
+}
+
+/// Room for the longest usual pair of phases, so that the events of one card align.
+const WIDTH: usize = 30;
+
+#[expect(clippy::cast_precision_loss, reason = "milliseconds of a demo")]
+fn elapsed(begin: Timestamp, at: Timestamp) -> f64 {
+    (at.as_millis() - begin.as_millis()) as f64 / 1000.0
+}
+
+/// The label of a phase.
+pub(crate) fn label(language: Language, phase: Phase) -> &'static str {
+    match language {
+        Language::De => phase.label_de(),
+        Language::En => phase.label_en(),
+    }
+}
+
+fn event(language: Language, id: &str) -> String {
+    let Some(kind) = EventKind::ALL.iter().find(|kind| kind.id() == id) else { return id.to_owned() };
+    match language {
+        Language::De => kind.label_de().to_owned(),
+        Language::En => kind.label_en().to_owned(),
+    }
+}
+
+fn style(phase: Phase) -> Style {
+    if phase.work().is_some() {
+        Style::Plain
+    } else if Phase::ALL.iter().any(|running| running.failure() == Some(phase)) {
+        Style::Bad
+    } else {
+        Style::Good
+    }
+}
+
+/// Prints what happens on the board from now on, in a thread that ends with the program.
+///
+/// # Errors
+/// The state cannot be watched.
+pub(crate) fn follow(settings: &Settings, out: Out) -> anyhow::Result<()> {
+    let store = Store::open(&settings.board.state_dir)?;
+    let mut wake = Wake::new(&[WatchSpec::file(store.path())])?;
+    let mut timeline = Timeline::new(settings, board_core::edge::clock::now(), out);
+    std::thread::spawn(move || {
+        loop {
+            // A state that cannot be read is the daemons' to tell; a closed stdout ends this thread alone.
+            let shown = store.read().map(|board| timeline.show(&board, None));
+            if matches!(shown, Ok(Err(_))) {
+                return;
+            }
+            wake.wait(None);
+        }
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_has_its_label_and_an_unknown_one_its_id() {
+        assert_eq!(event(Language::De, "built"), "Gebaut");
+        assert_eq!(event(Language::En, "built"), "built");
+        assert_eq!(event(Language::De, "of_another_version"), "of_another_version");
+    }
+
+    #[test]
+    fn only_a_failure_looks_like_one() {
+        assert_eq!(style(Phase::Review), Style::Plain);
+        assert_eq!(style(Phase::ReviewFehlgeschlagen), Style::Bad);
+        assert_eq!(style(Phase::BereitFuerDeployment), Style::Good);
+    }
+}

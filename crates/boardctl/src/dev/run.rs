@@ -1,0 +1,45 @@
+//! `boardctl run …`: one of the daemons in this process, as a child of `dev`.
+use std::path::Path;
+
+use anyhow::Context as _;
+use board_core::edge::journal;
+use board_core::edge::settings::Settings;
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::getppid;
+
+use crate::cli::{Daemon, Run};
+
+/// Runs it until it ends.
+///
+/// # Errors
+/// What the daemon says.
+pub(crate) fn run(arguments: &Run, config: &Path) -> anyhow::Result<()> {
+    // Inherited from `dev`, which keeps its signals for itself.
+    SigSet::empty().thread_set_mask().context("signals")?;
+    if let Some(parent) = arguments.parent {
+        // SIGTERM and not SIGKILL: a worker then saves the work and leaves `interrupted`.
+        set_pdeathsig(Signal::SIGTERM).context("pdeathsig")?;
+        anyhow::ensure!(getppid().as_raw() == parent, "the process that started this one is gone");
+    }
+    let settings = Settings::load(config)?;
+    match arguments.daemon {
+        Daemon::Trigger => {
+            journal::init("board-trigger");
+            missing("board-trigger", &settings)
+        }
+        Daemon::Watcher => {
+            journal::init("board-watcher");
+            missing("board-watcher", &settings)
+        }
+        Daemon::Worker { lane, slot } => {
+            journal::init("board-worker");
+            missing(&format!("board-worker for {}-{slot}", lane.id()), &settings)
+        }
+    }
+}
+
+/// Until the daemons can be called.
+fn missing(name: &str, settings: &Settings) -> anyhow::Result<()> {
+    anyhow::bail!("{name} is not part of this build; {} was read", settings.path.display())
+}
