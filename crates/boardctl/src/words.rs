@@ -54,6 +54,7 @@ words! {
 
     // list, start
     no_cards(): "Noch keine Karten.", "No cards yet.";
+    iterations(used, limit): "{used} von {limit} Iterationen", "{used} of {limit} iterations";
     started(card, job): "{card}: gestartet, Auftrag {job}", "{card}: started, job {job}";
 
     // dev

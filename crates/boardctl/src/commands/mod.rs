@@ -11,6 +11,7 @@ pub(crate) mod state;
 use std::path::PathBuf;
 
 use board_core::edge::settings::{DirectoryCheck, Language, Settings};
+use board_core::model::event::EventKind;
 use board_core::model::phase::{Column, Phase, Terminal};
 use serde_json::Value;
 
@@ -73,4 +74,25 @@ pub(crate) fn phase(out: Out, card: &Value) -> (String, Style) {
         (_, Some(Terminal::Ended) | None) => Style::Plain,
     };
     (label.to_owned(), style)
+}
+
+/// The label of an event; the id of one that another version knows.
+pub(crate) fn event(language: Language, id: &str) -> String {
+    let Some(kind) = EventKind::ALL.iter().find(|kind| kind.id() == id) else { return id.to_owned() };
+    match language {
+        Language::De => kind.label_de().to_owned(),
+        Language::En => kind.label_en().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_has_its_label_and_an_unknown_one_its_id() {
+        assert_eq!(event(Language::De, "built"), "Gebaut");
+        assert_eq!(event(Language::En, "built"), "built");
+        assert_eq!(event(Language::De, "of_another_version"), "of_another_version");
+    }
 }

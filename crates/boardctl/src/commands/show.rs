@@ -21,7 +21,8 @@ pub(crate) fn run(control: &Control, card: &CardId, out: Out) -> anyhow::Result<
     let mut rows = Vec::new();
     let labels = words::of_a_card(out.language);
     for (keys, label) in KEYS.iter().zip(labels) {
-        let found = keys.iter().find_map(|key| card.get(key)).map(spelled).filter(|text| !text.is_empty());
+        let found = keys.iter().find_map(|key| card.get(key).map(|value| of_key(out, key, value)));
+        let found = found.filter(|text| !text.is_empty());
         if let Some(text) = found {
             rows.push(vec![
                 (Style::Plain, String::new()),
@@ -54,6 +55,19 @@ const KEYS: [&[&str]; 18] = [
     &["changed_at"],
     &["allowed"],
 ];
+
+/// A field of the card on one line; what has a word of its own for people is said with it.
+fn of_key(out: Out, key: &str, value: &Value) -> String {
+    let number = |name: &str| value.get(name).and_then(Value::as_u64).unwrap_or_default().to_string();
+    match key {
+        "allowed" => {
+            let events = value.as_array().into_iter().flatten().filter_map(Value::as_str);
+            events.map(|id| super::event(out.language, id)).collect::<Vec<_>>().join(", ")
+        }
+        "iterations" => words::iterations(out.language, &number("used"), &number("limit")),
+        _ => spelled(value),
+    }
+}
 
 /// A value of the API on one line.
 fn spelled(value: &Value) -> String {

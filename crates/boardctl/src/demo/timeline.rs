@@ -7,12 +7,12 @@ use board_core::edge::store::Store;
 use board_core::edge::wake::{Wake, WatchSpec};
 use board_core::model::board::Board;
 use board_core::model::card::{Card, CardId, Step};
-use board_core::model::event::EventKind;
 use board_core::model::phase::Phase;
 use board_core::model::time::Timestamp;
 use jiff::tz::TimeZone;
 use uuid::Uuid;
 
+use crate::commands::event;
 use crate::output::{Out, Style};
 use crate::when;
 
@@ -83,14 +83,6 @@ pub(crate) fn label(language: Language, phase: Phase) -> &'static str {
     }
 }
 
-fn event(language: Language, id: &str) -> String {
-    let Some(kind) = EventKind::ALL.iter().find(|kind| kind.id() == id) else { return id.to_owned() };
-    match language {
-        Language::De => kind.label_de().to_owned(),
-        Language::En => kind.label_en().to_owned(),
-    }
-}
-
 fn style(phase: Phase) -> Style {
     if phase.work().is_some() {
         Style::Plain
@@ -125,13 +117,6 @@ pub(crate) fn follow(settings: &Settings, out: Out) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_event_has_its_label_and_an_unknown_one_its_id() {
-        assert_eq!(event(Language::De, "built"), "Gebaut");
-        assert_eq!(event(Language::En, "built"), "built");
-        assert_eq!(event(Language::De, "of_another_version"), "of_another_version");
-    }
 
     #[test]
     fn only_a_failure_looks_like_one() {

@@ -161,6 +161,10 @@ impl Program {
         command.arg("run").args(&self.arguments).arg("--config").arg(&self.config);
         command.arg("--parent").arg(std::process::id().to_string());
         command.process_group(0);
+        for name in ["LISTEN_FDS", "LISTEN_FDS_FIRST_FD", "LISTEN_PID", "LISTEN_FDNAMES"] {
+            // What systemd may have handed to `dev` itself is not for its children.
+            command.env_remove(name);
+        }
         match &self.listener {
             // As descriptor 0, the one place that can be filled without `unsafe`; listenfd is told to look
             // there.
