@@ -1,11 +1,19 @@
 //! The oneshot worker: it takes one job from its lane, runs the agent in a sandbox, leaves an outcome.
+mod leftovers;
 pub mod limits;
 pub mod lines;
 pub mod log;
+mod play;
 pub mod processes;
+pub mod prompts;
 pub mod redact;
+mod roles;
+mod run;
 pub mod runtimes;
 pub mod sandbox;
+mod space;
 pub mod stop;
 pub mod supervise;
 pub mod words;
+
+pub use run::run;

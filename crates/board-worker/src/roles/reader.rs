@@ -1,0 +1,259 @@
+//! The readers (reviewer, researcher, planner): a clean read-only view, one well-formed block as answer.
+//!
+//! The view is compared before and after; nothing is taken from a run that changed it.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use board_core::edge::files::create_dirs_private;
+use board_core::edge::worktree::{Fingerprint, readers_tree, tree_fingerprint};
+use board_core::model::job::{DraftPayload, Job, Payload, Speaker};
+use board_core::model::marker::draft::{DraftReply, ProposedIntent, Question};
+use board_core::model::marker::research::ResearchReply;
+use board_core::model::marker::review::{Decision, ReviewReply};
+use board_core::model::marker::split::{ChildKind, ProposedChild};
+use board_core::model::marker::{MarkerError, ReplyRules, draft, research, review, split};
+use board_core::model::outcome::{Outcome, Produced, RunResult, cut_sentence};
+use board_core::model::profile::ITERATION_CAP;
+use board_core::model::slug::Slug;
+use minijinja::{Value, context};
+
+use super::{Repository, document, oid};
+use crate::play::{Stage, View};
+use crate::prompts::{self, Task};
+use crate::sandbox::Bind;
+use crate::words::{Language, pick};
+
+/// Longest diff that a reviewer is given, in bytes.
+const MAX_DIFF_BYTES: usize = 16 << 20;
+/// Commits of the log that a reader is given.
+const MAX_LOG_COMMITS: usize = 200;
+/// Longest log, in bytes.
+const MAX_LOG_BYTES: usize = 1 << 20;
+/// Differences that are named.
+const MAX_NAMED: usize = 20;
+
+pub(super) fn play(stage: &Stage<'_>, job: &Job) -> anyhow::Result<Outcome> {
+    let directory = stage.directory.join("view");
+    create_dirs_private(&directory)?;
+    let Prepared { task, env, values } = prepare(stage, job, &directory)?;
+    let before = tree_fingerprint(&directory)?;
+    let view =
+        View { read: vec![Bind::same(&directory)], directory: directory.clone(), env, ..View::default() };
+    let template = stage.settings.roles.get(task.role()).template.as_deref();
+    let prompt = prompts::render(task, stage.language(), template, &values)?;
+    let played = stage.play(job, &view, &prompt)?;
+    let mut outcome = played.outcome;
+    if let Some(list) = changed(&before, &tree_fingerprint(&directory)?) {
+        outcome.result = RunResult::Failed;
+        outcome.sentence = cut_sentence(pick(
+            stage.language(),
+            format!("Der Lauf hat seinen Lesebaum verändert und zählt nicht: {list}"),
+            format!("The run changed the tree that it may only read and does not count: {list}"),
+        ));
+        return Ok(outcome);
+    }
+    if played.conclusion.result != RunResult::Succeeded {
+        return Ok(outcome);
+    }
+    let message = played.reading.final_message.unwrap_or_default();
+    let reply = if played.reading.cut {
+        Err(pick(
+            stage.language(),
+            "Die Schlussnachricht ist zu lang; ihr Anfang fehlt",
+            "The final message is too long; its beginning is missing",
+        ))
+    } else {
+        parse(stage, job, &message).map_err(|error| match stage.language() {
+            Language::De => error.sentence_de(),
+            Language::En => error.sentence_en(),
+        })
+    };
+    match reply {
+        Ok(produced) => outcome.produced = Some(produced),
+        Err(sentence) => {
+            outcome.result = RunResult::InvalidReply;
+            outcome.sentence = cut_sentence(sentence);
+            outcome.reply = keep(stage, job, &message)?;
+        }
+    }
+    Ok(outcome)
+}
+
+/// Keeps the text of a refused reply beside the log.
+fn keep(stage: &Stage<'_>, job: &Job, message: &str) -> anyhow::Result<Option<String>> {
+    let name = format!("{}.reply.md", job.reference());
+    let path = stage.settings.board.state_dir.join("logs").join(&name);
+    board_core::edge::files::replace_durable(&path, message.as_bytes())?;
+    Ok(Some(name))
+}
+
+fn changed(before: &Fingerprint, after: &Fingerprint) -> Option<String> {
+    let differences = before.differences(after);
+    if differences.is_empty() {
+        return None;
+    }
+    let named: Vec<String> =
+        differences.iter().take(MAX_NAMED).map(|difference| format!("{difference:?}")).collect();
+    Some(named.join(", "))
+}
+
+fn parse(stage: &Stage<'_>, job: &Job, message: &str) -> Result<Produced, MarkerError> {
+    let profiles: Vec<String> = stage.settings.profiles.keys().cloned().collect();
+    let rules = ReplyRules {
+        profiles: &profiles,
+        iteration_cap: stage.settings.limits.iterations.min(ITERATION_CAP),
+    };
+    match &job.payload {
+        Payload::Review(payload) => review::parse(message, &payload.commit).map(|reply| Produced::Review {
+            commit: payload.commit.clone(),
+            decision: reply.decision,
+            report: reply.report,
+        }),
+        Payload::Research(_) => {
+            research::parse(message, &job.id).map(|reply| Produced::Research { report: reply.report })
+        }
+        Payload::Split(_) => {
+            split::parse(message, &job.id, &rules).map(|children| Produced::Split { children })
+        }
+        Payload::Draft(_) | Payload::Builder(_) => draft::parse(message, &rules).map(|reply| match reply {
+            DraftReply::Question(question) => Produced::Question(question),
+            DraftReply::Intent(intent) => Produced::Intent(intent),
+        }),
+    }
+}
+
+/// What a reader's run is given beside its view.
+struct Prepared {
+    task: Task,
+    env: Vec<(String, String)>,
+    /// Of the prompt's template.
+    values: Value,
+}
+
+/// Fills the view and gives what the prompt needs.
+fn prepare(stage: &Stage<'_>, job: &Job, directory: &Path) -> anyhow::Result<Prepared> {
+    let settings = stage.settings;
+    let common = context! {
+        iterations => job.iteration_limit,
+        wall_time => crate::words::span(settings.limits.wall_time),
+        idle_time => crate::words::span(settings.limits.idle_time),
+        guidance => Value::from(()),
+        iteration_cap => settings.limits.iterations.min(ITERATION_CAP),
+        profiles => settings.profiles.iter().map(|(name, profile)| {
+            context! { name => name, description => profile.description.clone() }
+        }).collect::<Vec<_>>(),
+    };
+    let commit_env = |commit: &str| vec![("BOARD_COMMIT".to_owned(), commit.to_owned())];
+    Ok(match &job.payload {
+        Payload::Review(payload) => {
+            let repository = Repository::open(settings)?;
+            let (base, commit) = (oid(&payload.base)?, oid(&payload.commit)?);
+            tree(&repository, &payload.commit, directory)?;
+            let diff = repository.git.diff(&base, &commit, MAX_DIFF_BYTES)?;
+            write(directory, "diff.patch", &diff.bytes)?;
+            write(directory, "intent.md", payload.intent.text.as_bytes())?;
+            let example = ReviewReply { decision: Decision::Ready, report: "# Review …\n".to_owned() };
+            let values = context! {
+                commit => payload.commit.clone(), base => payload.base.clone(), diff_cut => diff.more,
+                intent => document(&payload.intent),
+                example => example.to_block(&payload.commit),
+                ..common
+            };
+            Prepared { task: Task::Review, env: commit_env(&payload.commit), values }
+        }
+        Payload::Research(payload) => {
+            let repository = Repository::open(settings)?;
+            tree(&repository, &payload.commit, directory)?;
+            write(directory, "question.md", payload.question.text.as_bytes())?;
+            let values = context! {
+                commit => payload.commit.clone(),
+                question => document(&payload.question),
+                example => ResearchReply { report: "# …\n".to_owned() }.to_block(&job.id),
+                ..common
+            };
+            Prepared { task: Task::Research, env: commit_env(&payload.commit), values }
+        }
+        Payload::Split(payload) => {
+            let repository = Repository::open(settings)?;
+            tree(&repository, &payload.commit, directory)?;
+            write(directory, "intent.md", payload.intent.text.as_bytes())?;
+            let child = ProposedChild {
+                slug: example_slug()?,
+                kind: ChildKind::Intent,
+                profile: None,
+                iterations: None,
+                body: "# Intent: …\n".to_owned(),
+            };
+            let values = context! {
+                commit => payload.commit.clone(),
+                intent => document(&payload.intent),
+                example => split::to_block(&job.id, &[child]),
+                ..common
+            };
+            Prepared { task: Task::Split, env: commit_env(&payload.commit), values }
+        }
+        Payload::Draft(payload) => {
+            Prepared { task: Task::Draft, env: Vec::new(), values: draft_values(payload, &common)? }
+        }
+        Payload::Builder(_) => anyhow::bail!("{}: a builder's payload in a reader's job", job.reference()),
+    })
+}
+
+fn draft_values(payload: &DraftPayload, common: &Value) -> anyhow::Result<Value> {
+    let question = Question { text: "…?".to_owned(), options: vec!["…".to_owned(), "…".to_owned()] };
+    let intent = ProposedIntent {
+        slug: example_slug()?,
+        profile: None,
+        iterations: None,
+        body: "# Intent: …\n".to_owned(),
+    };
+    let conversation: Vec<String> = payload
+        .conversation
+        .iter()
+        .map(|turn| {
+            let who = match turn.who {
+                Speaker::Operator => "Operator",
+                Speaker::Planner => "Planner",
+                Speaker::Board => "Board",
+            };
+            let options = match turn.options.as_slice() {
+                [] => String::new(),
+                options => format!("\n(optionen: {})", options.join(" | ")),
+            };
+            let chosen = turn.chosen.as_ref().map(|chosen| format!("[{chosen}] ")).unwrap_or_default();
+            format!("{who}: {chosen}{}{options}", turn.text)
+        })
+        .collect();
+    let revises = payload.revises.as_ref();
+    Ok(context! {
+        round => payload.round,
+        conversation => conversation.join("\n\n"),
+        question_example => question.to_block(),
+        intent_example => intent.to_block(),
+        slug => revises.map(|revision| revision.card.to_string()),
+        intent => revises.map(|revision| document(&revision.intent)),
+        reports => revises.map(|revision| revision.reports.clone()).unwrap_or_default(),
+        ..common.clone()
+    })
+}
+
+fn example_slug() -> anyhow::Result<Slug> {
+    Slug::parse("kurzer-name").context("the example's slug")
+}
+
+/// The clean tree of a commit and its history beside it.
+fn tree(repository: &Repository, commit: &str, directory: &Path) -> anyhow::Result<()> {
+    let commit = oid(commit)?;
+    let tree = directory.join("tree");
+    // The private index lies in the repository's own lock directory, so this is a write of ours.
+    let _lock = repository.lock()?;
+    readers_tree(&repository.git, &commit, &tree)?;
+    let log = repository.git.log_text(&commit, MAX_LOG_COMMITS, MAX_LOG_BYTES)?;
+    write(directory, "log.txt", &log.bytes)
+}
+
+fn write(directory: &Path, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
+    let path = directory.join(name);
+    std::fs::write(&path, bytes).with_context(|| path.display().to_string())
+}
