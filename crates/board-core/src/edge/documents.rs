@@ -24,6 +24,7 @@ use crate::model::slug::Slug;
 use crate::model::time::Timestamp;
 
 pub mod catalogue;
+mod present;
 pub mod write;
 
 pub use catalogue::{Broken, Cache, Catalogue};

@@ -50,9 +50,12 @@ pub const FAULT_POINTS: &[&str] = &[
     // queue: adoption of a dropped file
     "adopt.taken",
     "adopt.removed",
-    // watcher: a document of a transition
+    // watcher: a transition that writes documents
+    "applying.begun",
     "documents.blob",
     "documents.file",
+    "applying.written",
+    "worktree.removed",
     // audit: one commit
     "audit.files",
     "audit.committed",
