@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &Run, config: &Path) -> anyhow::Result<()> {
         }
         Daemon::Worker { lane, slot } => {
             journal::init("board-worker");
-            missing(&format!("board-worker for {}-{slot}", lane.id()), &settings)
+            board_worker::run(&settings, lane, slot)
         }
     }
 }

@@ -1,0 +1,64 @@
+#!/bin/sh
+# The scripted agent of the loop tests. What it does follows from the card's id:
+#   ok-*      writes a file; the review finds it ready
+#   back-*    the same, but the first review sends it back
+#   nothing-* changes nothing        fail-*  ends with exit code 3 after a change
+#   slow-*    works for a while      hang-*  works until it is stopped
+#   loop-*    (codex events) never stops to use tools
+#   mute-*    the reviewer gives no verdict
+set -eu
+prompt=$(cat)
+mode=${1:-text}
+
+say() {
+    if [ "$mode" = codex ]; then
+        printf '{"type":"item.completed","item":{"id":"m","type":"agent_message","text":"%s"}}\n' "$1"
+        printf '{"type":"turn.completed","usage":{"input_tokens":100,"cached_input_tokens":10,"output_tokens":20}}\n'
+    else
+        printf '%s\n' "$1"
+    fi
+}
+
+tool() {
+    printf '{"type":"item.completed","item":{"id":"t","type":"command_execution","command":"true","status":"completed","exit_code":0}}\n'
+}
+
+case $BOARD_JOB_TYPE in
+builder)
+    case $BOARD_CARD_ID in
+    nothing-*) say 'Nichts zu tun.'; exit 0 ;;
+    fail-*) echo halb >>src/text.txt; echo 'das ging schief' >&2; exit 3 ;;
+    slow-*) echo langsam >>src/text.txt; sleep "${AGENT_SECONDS:-1}" ;;
+    hang-*)
+        echo angefangen >>src/text.txt
+        # One that is gone on for is done at once.
+        if grep -q '^angefangen$' src/text.txt && [ "$(grep -c '^angefangen$' src/text.txt)" -gt 1 ]; then
+            say 'Doch noch fertig.'; exit 0
+        fi
+        sleep 600 ;;
+    loop-*)
+        echo Schleife >>src/text.txt
+        while :; do tool; sleep 0.05; done ;;
+    esac
+    mkdir -p src
+    echo "gebaut: $BOARD_CARD_ID" >>"src/$BOARD_CARD_ID.txt"
+    if [ "$mode" = codex ]; then tool; tool; fi
+    say "Die Datei src/$BOARD_CARD_ID.txt ist ergaenzt."
+    ;;
+review)
+    decision=bereit
+    case $BOARD_CARD_ID in
+    back-*) [ "$(wc -l <"tree/src/$BOARD_CARD_ID.txt")" -gt 1 ] || decision=zurueck ;;
+    mute-*) say 'Dazu sage ich nichts.'; exit 0 ;;
+    esac
+    [ -e "tree/src/$BOARD_CARD_ID.txt" ] || decision=zurueck
+    printf '%s\n' '===REVIEW-REPORT===' "commit: $BOARD_COMMIT" "entscheidung: $decision" '---' \
+        "# Review $BOARD_CARD_ID" '' '## Umfang und Methoden' '' 'Gelesen.' '' '## Befunde' '' 'Keine.' '' \
+        '## Unsicherheiten' '' 'Keine.' '' '## Entscheidung' '' "$decision" '' '## Empfehlungen' '' 'Keine.' \
+        '===END-REVIEW-REPORT==='
+    ;;
+research)
+    printf '%s\n' '===RESEARCH-REPORT===' "job: $BOARD_JOB_ID" '---' '# Antwort' '' 'So ist es.' '===END-RESEARCH-REPORT==='
+    ;;
+*) say "Diese Rolle spielt das Skript nicht: $BOARD_JOB_TYPE" ;;
+esac

@@ -1,0 +1,11 @@
+//! The main loop, as an operator sees it, with the real programs.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod checkout;
+mod clicks;
+mod crash;
+mod drops;
+mod ends;
+mod state;
+mod whole;
