@@ -50,6 +50,14 @@ pub const FAULT_POINTS: &[&str] = &[
     // queue: adoption of a dropped file
     "adopt.taken",
     "adopt.removed",
+    // watcher: an outcome is applied
+    "complete.found",
+    "complete.applied",
+    "complete.published",
+    // watcher: a dropped file becomes a job
+    "adopt.renamed",
+    "adopt.state",
+    "adopt.ordered",
     // watcher: a transition that writes documents
     "applying.begun",
     "documents.blob",
