@@ -1,0 +1,210 @@
+//! What a running board holds: configuration, identity, state, queue, repository, templates.
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use anyhow::Context;
+use board_core::edge::clock;
+use board_core::edge::lock::{Lock, LockClass, trigger_lock};
+use board_core::edge::queue::{Queue, QueueError, SlotName};
+use board_core::edge::reconcile;
+use board_core::edge::settings::{AuthMode, Listen, Settings};
+use board_core::edge::store::{Held, Store};
+use board_core::model::board::{Board, Policy};
+use board_core::model::job::JobRef;
+use board_core::model::pending::{Place, QueueView};
+
+use crate::audit_log::AuditLog;
+use crate::auth::{Auth, open, proxy, user_name};
+use crate::change::store_problem;
+use crate::live::Live;
+use crate::middleware::checks::Names;
+use crate::reply::Problem;
+use crate::repository::Repository;
+use crate::view::Pages;
+use crate::world::{Run, Runs, World};
+
+/// A running board.
+pub(crate) struct App {
+    /// The configuration.
+    pub(crate) settings: Settings,
+    /// What of it the model decides on.
+    pub(crate) policy: Policy,
+    /// How identities are found.
+    pub(crate) auth: Auth,
+    /// Under which names it is right.
+    pub(crate) names: Names,
+    /// The TCP port, which names the cookie; 0 on a unix socket.
+    pub(crate) port: u16,
+    /// The user that this process runs as: the operator of mode `open`.
+    pub(crate) own_name: String,
+    /// The audit log.
+    pub(crate) audit: AuditLog,
+    /// The templates.
+    pub(crate) pages: Pages,
+    /// The state.
+    pub(crate) store: Store,
+    /// The queue.
+    pub(crate) queue: Queue,
+    /// The repository.
+    pub(crate) repository: Repository,
+    /// Who is told of changes.
+    pub(crate) live: Live,
+    board: Mutex<Option<(FileStamp, Arc<Board>)>>,
+}
+
+/// By what a state file is known: it is replaced, never written in place.
+type FileStamp = (u64, u64, Option<SystemTime>);
+
+impl App {
+    /// Opens everything that a request needs.
+    ///
+    /// # Errors
+    /// If another trigger runs here (the lock is the caller's to keep), the state cannot be read, or the proxy's secret cannot be had.
+    pub(crate) fn open(
+        settings: Settings,
+        listen: &Listen,
+        own_uid_is_operator: bool,
+    ) -> anyhow::Result<(App, Lock)> {
+        let state_dir = &settings.board.state_dir;
+        let (store, _) = Store::init(state_dir)?;
+        let singleton = Lock::try_acquire(&trigger_lock(state_dir), LockClass::Singleton)
+            .context("another trigger serves this state directory")?;
+        let queue = Queue::open(state_dir, true)?;
+        let (token, secrets) = match settings.auth.mode {
+            AuthMode::Open => (Some(open::Token::load_or_make(state_dir)?), Vec::new()),
+            AuthMode::Proxy => (None, proxy::load_secrets(&settings.auth)?),
+            AuthMode::Oidc => anyhow::bail!("this build has no OIDC login; set auth.mode = \"proxy\""),
+        };
+        let own_uid = nix::unistd::geteuid().as_raw();
+        let auth = Auth {
+            own_uid_allowed: own_uid_is_operator || token.is_some(),
+            settings: settings.auth.clone(),
+            token,
+            secrets,
+            own_uid,
+        };
+        let port = match listen {
+            Listen::Tcp(address) => address.port(),
+            Listen::Unix(_) => 0,
+        };
+        tracing::info!(chain = auth.chain(), "identity");
+        let app = App {
+            policy: settings.policy(),
+            names: Names::new(settings.http.public_url.as_deref(), &settings.http.hosts, listen),
+            audit: AuditLog::new(state_dir),
+            pages: Pages::new().context("templates")?,
+            own_name: user_name(own_uid),
+            port,
+            auth,
+            store,
+            queue,
+            repository: Repository::new(&settings),
+            live: Live::new(),
+            board: Mutex::new(None),
+            settings,
+        };
+        // What a crash left between a write of the state and its files.
+        app.release_due();
+        Ok((app, singleton))
+    }
+
+    /// The state, read again only if its file was replaced.
+    ///
+    /// # Errors
+    /// As [`Store::read`].
+    pub(crate) fn board(&self) -> Result<Arc<Board>, Problem> {
+        use std::os::unix::fs::MetadataExt;
+        let stamp = std::fs::metadata(self.store.path())
+            .map(|about| (about.ino(), about.len(), about.modified().ok()))
+            .map_err(|e| {
+                Problem::from(anyhow::Error::from(e).context(self.store.path().display().to_string()))
+            })?;
+        let mut kept = self.board.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, board)) = kept.as_ref()
+            && *known == stamp
+        {
+            return Ok(board.clone());
+        }
+        let board = Arc::new(self.store.read().map_err(store_problem)?);
+        *kept = Some((stamp, board.clone()));
+        Ok(board)
+    }
+
+    /// Everything at one moment; blocking.
+    ///
+    /// # Errors
+    /// If state or queue cannot be read; a repository that cannot be read is told on the page.
+    pub(crate) fn world(&self) -> Result<World, Problem> {
+        let board = self.board()?;
+        let documents = self.repository.look(&board);
+        let asked: Vec<JobRef> = board.running().map(|(_, job)| job.reference()).collect();
+        let queue = self.queue.view(&asked, false).map_err(queue_problem)?;
+        let runs = self.runs(&queue);
+        Ok(World { board, documents, queue, runs, now: clock::now() })
+    }
+
+    fn runs(&self, view: &QueueView) -> Runs {
+        let mut runs = BTreeMap::new();
+        for file in &view.running {
+            let progress =
+                SlotName::from_dir_name(&file.place).and_then(|slot| self.queue.read_progress(slot));
+            if let Some(progress) = progress {
+                runs.insert(
+                    progress.job,
+                    Run {
+                        iterations: progress.iterations,
+                        last_activity: progress.last_activity,
+                        doing: progress.doing,
+                    },
+                );
+            }
+        }
+        runs
+    }
+
+    /// Whether any file of this job and attempt is in the queue.
+    ///
+    /// # Errors
+    /// If the queue cannot be read.
+    pub(crate) fn is_in_queue(&self, job: JobRef) -> Result<bool, QueueError> {
+        Ok(self.queue.view(&[job], true)?.place(job) != Place::Nowhere)
+    }
+
+    /// Makes the queue agree with the state, under the state lock; the place of `job` in its inbox. A fault
+    /// here undoes nothing: the state is durable, and the watcher's next pass goes on.
+    pub(crate) fn settle(&self, held: &mut Held<'_>, job: Option<JobRef>) -> Option<usize> {
+        if let Err(error) = reconcile::queue::pass(held, &self.queue, clock::now()) {
+            tracing::error!("the queue could not be brought up to date: {error}");
+        }
+        self.live.state_changed();
+        let job = job?;
+        self.queue.view(&[job], false).ok()?.position(job)
+    }
+
+    /// Releases parked starts that are due and publishes them, under one hold of the state lock.
+    pub(crate) fn release_due(&self) {
+        let now = clock::now();
+        let result = (|| {
+            let mut held = self.store.hold()?;
+            let released = held
+                .update(|board| Ok::<_, std::convert::Infallible>(board.release_due(now)))
+                .map_err(anyhow::Error::from)?;
+            if released {
+                self.settle(&mut held, None);
+            }
+            anyhow::Ok(())
+        })();
+        if let Err(error) = result {
+            tracing::error!("parked starts could not be released: {error:#}");
+        }
+    }
+}
+
+/// A fault of the queue as the client sees it.
+pub(crate) fn queue_problem(error: QueueError) -> Problem {
+    if error.is_no_space() {
+        return Problem::new(507, "disk-full");
+    }
+    Problem::from(anyhow::Error::from(error))
+}

@@ -1,0 +1,185 @@
+//! The documents of the repository, as pages show them, looked at again with every request.
+//!
+//! A repository that cannot be read does not stop the board: what was read last is shown with the fault
+//! above it, and what needs the repository is refused.
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Context;
+use board_core::edge::documents::{Cache, Catalogue, Documents as Reader, Place, Seed};
+use board_core::edge::git::{Git, GitOptions, Head, Identity};
+use board_core::edge::settings::Settings;
+use board_core::model::board::Board;
+use board_core::model::card::{Card, CardId};
+
+use crate::view::board::Broken;
+
+/// The repository of a running board.
+#[derive(Debug)]
+pub(crate) struct Repository {
+    path: PathBuf,
+    options: GitOptions,
+    configured_branch: Option<String>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    reader: Option<Reader>,
+    cache: Cache,
+    last: Arc<Documents>,
+}
+
+/// What the repository says.
+#[derive(Debug, Default)]
+pub(crate) struct Documents {
+    catalogue: Option<Catalogue>,
+    seeds: BTreeMap<CardId, Card>,
+    broken: Vec<Broken>,
+    /// Why it could not be read just now.
+    pub(crate) trouble: Option<String>,
+    /// The branch on which the board lives.
+    pub(crate) branch: Option<String>,
+}
+
+impl Documents {
+    /// The card of a document or a record without an entry.
+    pub(crate) fn seed(&self, id: &CardId) -> Option<&Card> {
+        self.seeds.get(id)
+    }
+
+    /// All of them.
+    pub(crate) fn seeds(&self) -> impl Iterator<Item = &Card> {
+        self.seeds.values()
+    }
+
+    /// The title of a card's document.
+    pub(crate) fn title(&self, id: &CardId) -> Option<&str> {
+        Some(self.document(id)?.title.as_str())
+    }
+
+    /// The content hash of a card's document.
+    pub(crate) fn blob(&self, id: &CardId) -> Option<&str> {
+        Some(self.document(id)?.blob.as_str())
+    }
+
+    /// Whether the repository was read and has no document of this card.
+    pub(crate) fn is_missing(&self, id: &CardId) -> bool {
+        self.catalogue.is_some() && self.document(id).is_none()
+    }
+
+    /// Files that are no cards.
+    pub(crate) fn broken(&self) -> &[Broken] {
+        &self.broken
+    }
+
+    /// Whether documents are those of a commit because the checkout is on another branch.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.catalogue.as_ref().is_some_and(|catalogue| match catalogue.place {
+            Place::Commit(_) => true,
+            Place::WorkTree(_) | Place::Nowhere => false,
+        })
+    }
+
+    fn document(&self, id: &CardId) -> Option<&board_core::edge::documents::Document> {
+        self.catalogue.as_ref()?.documents.get(id.slug()?).map(AsRef::as_ref)
+    }
+}
+
+impl Repository {
+    /// The configured repository; it is opened by the first look.
+    pub(crate) fn new(settings: &Settings) -> Repository {
+        let options = GitOptions {
+            allow_filters: settings.board.allow_filters,
+            identity: Identity { name: settings.audit.name.clone(), email: settings.audit.email.clone() },
+            lock_note_dir: settings.board.state_dir.join("locks"),
+            program: PathBuf::from("git"),
+        };
+        Repository {
+            path: settings.board.repository.clone(),
+            options,
+            configured_branch: settings.board.branch.clone(),
+            inner: Mutex::default(),
+        }
+    }
+
+    /// Looks at all documents; blocking.
+    pub(crate) fn look(&self, board: &Board) -> Arc<Documents> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.scan(&mut inner, board) {
+            Ok(documents) => inner.last = Arc::new(documents),
+            Err(error) => {
+                // Opened again the next time: it may have been moved back.
+                inner.reader = None;
+                let trouble = Some(format!("{error:#}"));
+                if inner.last.trouble != trouble {
+                    tracing::warn!("the repository cannot be read: {error:#}");
+                    let last = &inner.last;
+                    inner.last = Arc::new(Documents {
+                        catalogue: last.catalogue.clone(),
+                        seeds: last.seeds.clone(),
+                        broken: last.broken.clone(),
+                        branch: last.branch.clone(),
+                        trouble,
+                    });
+                }
+            }
+        }
+        inner.last.clone()
+    }
+
+    /// For reading single documents and for orders; blocking.
+    ///
+    /// # Errors
+    /// If the repository cannot be opened, or has no branch yet.
+    pub(crate) fn reader(&self, board: &Board) -> anyhow::Result<Reader> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        self.opened(&mut inner, board).cloned()
+    }
+
+    fn opened<'a>(&self, inner: &'a mut Inner, board: &Board) -> anyhow::Result<&'a Reader> {
+        let fixed = board.branch.as_ref().or(self.configured_branch.as_ref());
+        let stale = inner.reader.as_ref().is_none_or(|r| fixed.is_some_and(|branch| branch != r.branch()));
+        if stale {
+            let git = Git::open(&self.path, self.options.clone())?;
+            let branch = match fixed {
+                Some(branch) => branch.clone(),
+                None => match git.head_state()? {
+                    Head::Branch(branch) | Head::Unborn(branch) => branch,
+                    Head::Detached(_) => anyhow::bail!("the checkout is on no branch; set board.branch"),
+                },
+            };
+            inner.reader = Some(Reader::new(git, branch));
+        }
+        inner.reader.as_ref().context("the repository is not open")
+    }
+
+    fn scan(&self, inner: &mut Inner, board: &Board) -> anyhow::Result<Documents> {
+        let reader = self.opened(inner, board)?.clone();
+        let catalogue = reader.scan(board, &mut inner.cache)?;
+        let mut broken: Vec<Broken> = catalogue
+            .broken
+            .iter()
+            .map(|broken| Broken { path: broken.path.clone(), reason: broken.reason.clone() })
+            .collect();
+        let mut seeds = BTreeMap::new();
+        for slug in catalogue.slugs() {
+            let id = CardId::Slug(slug.clone());
+            if board.cards.contains_key(&id) {
+                continue;
+            }
+            match catalogue.seed_card(slug) {
+                Seed::Card(card) => {
+                    seeds.insert(id, *card);
+                }
+                Seed::Nothing => {}
+                Seed::Broken(reason) => {
+                    broken.push(Broken { path: format!("docs/board/{slug}.yaml"), reason })
+                }
+            }
+        }
+        let branch = Some(reader.branch().to_owned());
+        Ok(Documents { catalogue: Some(catalogue), seeds, broken, trouble: None, branch })
+    }
+}

@@ -1,0 +1,113 @@
+//! Which address does what. The checks stand before this ([`crate::middleware`]).
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{get, patch, post};
+
+use crate::app::App;
+use crate::handlers::{board, cards, events, jobs, settings};
+use crate::openapi;
+use crate::reply::Problem;
+
+/// Every address of the API, for the test of the OpenAPI document.
+#[cfg(test)]
+pub(crate) const API_PATHS: &[&str] = &[
+    "/api/board",
+    "/api/board/events",
+    "/api/board/cards",
+    "/api/board/cards/{id}",
+    "/api/board/cards/{id}/move",
+    "/api/board/cards/{id}/split",
+    "/api/board/cards/{id}/retry",
+    "/api/board/cards/{id}/resume",
+    "/api/board/cards/{id}/discard",
+    "/api/board/cards/{id}/cancel",
+    "/api/board/cards/{id}/undo",
+    "/api/board/cards/{id}/archive",
+    "/api/board/cards/{id}/restore",
+    "/api/board/cards/{id}/draft-retry",
+    "/api/board/cards/{id}/parent",
+    "/api/board/cards/{id}/profile",
+    "/api/board/jobs",
+    "/api/board/jobs/{id}",
+    "/api/board/jobs/{id}/log",
+    "/api/board/roles/{role}",
+    "/api/board/pause",
+    "/api/board/resume-lanes",
+];
+
+/// All routes.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    api().fallback(nothing).with_state(app)
+}
+
+fn api() -> Router<Arc<App>> {
+    Router::new()
+        .route("/api/openapi.json", get(openapi::get))
+        .route("/api/board", get(board::json))
+        .route("/api/board/events", get(events::events))
+        .route("/api/board/cards", post(cards::create))
+        .route("/api/board/cards/{id}", get(cards::get).delete(cards::delete))
+        .route("/api/board/cards/{id}/move", post(cards::move_to))
+        .route("/api/board/cards/{id}/split", post(cards::split))
+        .route("/api/board/cards/{id}/retry", post(cards::retry))
+        .route("/api/board/cards/{id}/resume", post(cards::resume))
+        .route("/api/board/cards/{id}/discard", post(cards::discard))
+        .route("/api/board/cards/{id}/cancel", post(cards::cancel))
+        .route("/api/board/cards/{id}/undo", post(cards::undo))
+        .route("/api/board/cards/{id}/archive", post(cards::archive))
+        .route("/api/board/cards/{id}/restore", post(cards::restore))
+        .route("/api/board/cards/{id}/draft-retry", post(cards::draft_retry))
+        .route("/api/board/cards/{id}/parent", patch(cards::parent))
+        .route("/api/board/cards/{id}/profile", patch(cards::profile))
+        .route("/api/board/jobs", get(jobs::list))
+        .route("/api/board/jobs/{id}", get(jobs::get))
+        .route("/api/board/jobs/{id}/log", get(jobs::log))
+        .route("/api/board/roles/{role}", get(settings::role).put(settings::set_role))
+        .route("/api/board/pause", post(settings::pause))
+        .route("/api/board/resume-lanes", post(settings::resume))
+}
+
+/// Whatever has no address.
+async fn nothing() -> Problem {
+    Problem::new(404, "not-found")
+}
+
+/// The card of a page's address, for the way back from a problem.
+pub(crate) fn card_of_path(path: &str) -> Option<String> {
+    let id = path.strip_prefix("/karten/")?.split('/').next()?;
+    id.parse::<board_core::model::card::CardId>().ok().map(|id| format!("/karten/{id}"))
+}
+
+/// An address of the board itself, of those that content may link to and a redirect may lead to.
+pub(crate) fn own_page(url: &str) -> Option<&str> {
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    let known = ["/", "/jobs", "/archiv", "/system", "/hilfe"].contains(&path)
+        || card_of_path(path).is_some_and(|card| card == path)
+        || path.strip_prefix("/jobs/").is_some_and(|id| uuid::Uuid::try_parse(id).is_ok());
+    known.then_some(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t31_only_addresses_of_the_board_are_its_own() {
+        for own in ["/", "/?q=a", "/karten/board-limit", "/jobs", "/hilfe#tasten"] {
+            assert_eq!(own_page(own), Some(own));
+        }
+        for foreign in [
+            "//evil",
+            "/\\evil",
+            "/%09/evil",
+            "https://evil",
+            "javascript:1",
+            "/karten/../x",
+            "/karten/A",
+            "",
+        ] {
+            assert_eq!(own_page(foreign), None, "{foreign}");
+        }
+    }
+}
