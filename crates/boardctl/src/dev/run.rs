@@ -26,20 +26,19 @@ pub(crate) fn run(arguments: &Run, config: &Path) -> anyhow::Result<()> {
     match arguments.daemon {
         Daemon::Trigger => {
             journal::init("board-trigger");
-            missing("board-trigger", &settings)
+            let hooks = board_trigger::Hooks {
+                own_uid_is_operator: true,
+                ..board_trigger::Hooks::daemon(board_trigger::Stop::new())
+            };
+            board_trigger::run(settings, hooks)
         }
         Daemon::Watcher => {
             journal::init("board-watcher");
-            missing("board-watcher", &settings)
+            board_watcher::run(settings, board_watcher::Hooks::dev())
         }
         Daemon::Worker { lane, slot } => {
             journal::init("board-worker");
             board_worker::run(&settings, lane, slot)
         }
     }
-}
-
-/// Until the daemons can be called.
-fn missing(name: &str, settings: &Settings) -> anyhow::Result<()> {
-    anyhow::bail!("{name} is not part of this build; {} was read", settings.path.display())
 }
