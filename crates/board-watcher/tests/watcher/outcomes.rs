@@ -288,3 +288,78 @@ fn a_parked_start_is_published_when_it_is_due_and_has_no_commit_before() {
     assert_eq!(setup.inboxes().len(), 1);
     assert_eq!(setup.subjects().len(), 2);
 }
+
+/// Publishes the job of a card and claims it for a slot whose worker is then gone.
+fn claimed(setup: &Setup, lane: board_core::model::job::Lane) {
+    use board_core::edge::queue::claim::{Claim, MayRun, Slot, Standing};
+    let queue = setup.queue();
+    let slot = Slot::acquire(&queue, lane, 1).unwrap();
+    let claim = slot.claim(|_| Standing::Current, |_| MayRun::Now).unwrap();
+    assert!(matches!(claim.claim, Claim::Job(_)));
+}
+
+#[test]
+fn a_run_whose_worker_is_gone_for_good_becomes_interrupted_and_its_work_is_kept() {
+    use board_core::edge::git::Oid;
+    use board_core::edge::worktree::Worktrees;
+    use board_core::model::job::Lane;
+    let setup = Setup::new();
+    let draft = setup.draft();
+    let build = setup.start("one");
+    setup.settle();
+    claimed(&setup, Lane::Draft);
+    claimed(&setup, Lane::Build);
+    let git = setup.documents().git().clone();
+    let worktrees = Worktrees::new(&setup.state().join("worktrees"), git).unwrap();
+    let base = Oid::parse(&setup.card("one").build.unwrap().base_commit).unwrap();
+    let made = worktrees.create(&crate::setup::slug("one"), 1, &base).unwrap();
+    std::fs::write(made.path.join("work.txt"), "half done").unwrap();
+    // Not before the lock was free for a while.
+    setup.settle();
+    assert_eq!(setup.files("running/build-1"), [build.reference().job_file()]);
+    let mut hooks = board_watcher::Hooks::dev();
+    hooks.orphan_after = std::time::Duration::ZERO;
+    let mut watcher = board_watcher::Watcher::open(crate::setup::settings(&setup.path()), hooks).unwrap();
+    crate::setup::settle(&mut watcher);
+    let card = setup.card("one");
+    assert_eq!(card.phase, Phase::UmsetzungFehlgeschlagen);
+    let saved = card.build.unwrap().saved_refs;
+    assert_eq!(saved, [format!("refs/board/saved/{}", build.reference())]);
+    assert_eq!(setup.git(&["show", &format!("{}:work.txt", saved[0])]), "half done");
+    let again = setup.board().cards[&CardId::Draft(DRAFT)].job.clone().unwrap();
+    assert_eq!((again.id, again.attempt), (draft.id, 2));
+    assert_eq!(setup.inboxes(), [again.reference().job_file()]);
+}
+
+#[test]
+fn while_its_sandbox_lives_a_run_is_not_taken_for_an_orphan() {
+    use board_core::model::job::Lane;
+    use std::io::Write as _;
+    let setup = Setup::new();
+    setup.draft();
+    setup.settle();
+    claimed(&setup, Lane::Draft);
+    let path = setup.state().join("locks/sandbox-draft-1.lock");
+    std::fs::write(&path, "").unwrap();
+    // Another process, since a POSIX lock does not stand in the way of its own.
+    let script = "import fcntl,sys\nf=open(sys.argv[1],'rb')\nfcntl.lockf(f,fcntl.LOCK_SH)\nprint('held',flush=True)\n\
+                  sys.stdin.readline()\n";
+    let holder = std::process::Command::new("python3")
+        .args(["-c".as_ref(), script.as_ref(), path.as_os_str()])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn();
+    let Ok(mut holder) = holder else { return };
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(holder.stdout.take().unwrap()), &mut line)
+        .unwrap();
+    let mut hooks = board_watcher::Hooks::dev();
+    hooks.orphan_after = std::time::Duration::ZERO;
+    let mut watcher = board_watcher::Watcher::open(crate::setup::settings(&setup.path()), hooks).unwrap();
+    assert!(watcher.tick().undone);
+    assert_eq!(setup.files("running/draft-1").len(), 1);
+    holder.stdin.take().unwrap().write_all(b"\n").unwrap();
+    holder.wait().unwrap();
+    crate::setup::settle(&mut watcher);
+    assert!(setup.files("running/draft-1").is_empty());
+}

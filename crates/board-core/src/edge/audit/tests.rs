@@ -1,3 +1,5 @@
+//! The audit pass in a temporary repository, with an operator who commits, edits, rebases and resets.
+
 use super::*;
 use crate::edge::clock;
 use crate::edge::documents::Seed;

@@ -1,3 +1,5 @@
+//! Documents of a temporary repository: found, read, told when they are broken, and written.
+
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 

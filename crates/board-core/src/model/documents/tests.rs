@@ -1,3 +1,5 @@
+//! Titles, sections, conversations and what each outcome brings, as text.
+
 use super::*;
 use crate::model::card::{Draft, Revises, Step};
 use crate::model::job::{DocumentText, JOB_SCHEMA, Job, JobType, Payload, ReviewPayload};

@@ -1,3 +1,5 @@
+//! Records written and read back, and files that somebody edited.
+
 use proptest::prelude::*;
 
 use super::*;

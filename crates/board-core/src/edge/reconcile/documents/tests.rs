@@ -1,3 +1,5 @@
+//! Syntheses, orders and given-up worktrees in a temporary repository.
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
