@@ -31,11 +31,8 @@ builder)
     slow-*) echo langsam >>src/text.txt; sleep "${AGENT_SECONDS:-1}" ;;
     hang-*)
         echo angefangen >>src/text.txt
-        # One that is gone on for is done at once.
-        if grep -q '^angefangen$' src/text.txt && [ "$(grep -c '^angefangen$' src/text.txt)" -gt 1 ]; then
-            say 'Doch noch fertig.'; exit 0
-        fi
-        sleep 600 ;;
+        # One that is gone on with is done at once.
+        [ "$(grep -c '^angefangen$' src/text.txt)" -gt 1 ] || sleep 600 ;;
     loop-*)
         echo Schleife >>src/text.txt
         while :; do tool; sleep 0.05; done ;;

@@ -3,6 +3,9 @@
 //! A dropped file does what the same click would have done, unparked. It is renamed to `<uuid>.adopt` first;
 //! that uuid becomes the key of the request in the same write of the state that makes the job, so a crash
 //! between that write and the removal makes no second job.
+use std::collections::HashMap;
+use std::ffi::OsString;
+
 use board_core::edge::clock;
 use board_core::edge::documents::{DocumentsError, Seed};
 use board_core::edge::files::read::{Read, Regular};
@@ -117,6 +120,7 @@ impl From<StoreError> for Trouble {
 /// If the directory cannot be read, or a file cannot be moved.
 pub fn pass(desk: &Desk<'_>, dev: bool, now: Timestamp) -> anyhow::Result<Pass> {
     let mut pass = Pass::default();
+    let mut names = HashMap::new();
     for dropped in desk.queue.read_drops()? {
         let name = dropped.name.to_string_lossy().into_owned();
         let verdict = match &dropped.read {
@@ -130,7 +134,9 @@ pub fn pass(desk: &Desk<'_>, dev: bool, now: Timestamp) -> anyhow::Result<Pass> 
         };
         match (verdict, &dropped.read) {
             (Ok(()), _) => {
-                desk.queue.take_drop(&dropped.name)?;
+                if let Some(key) = desk.queue.take_drop(&dropped.name)? {
+                    names.insert(key, dropped.name);
+                }
                 fault_point!("adopt.renamed");
             }
             // Perhaps somebody is still writing it.
@@ -157,8 +163,11 @@ pub fn pass(desk: &Desk<'_>, dev: bool, now: Timestamp) -> anyhow::Result<Pass> 
                 pass.jobs.extend(job);
             }
             Err(Trouble::Refused(refused)) => {
-                tracing::warn!("the dropped file {} is rejected: {}", adopted.key, refused.why);
-                desk.queue.reject_adopted(adopted.key, &refused.why, refused.field)?;
+                let name = names.get(&adopted.key).map(OsString::as_os_str);
+                let shown =
+                    name.map_or_else(|| adopted.key.to_string(), |name| name.to_string_lossy().into_owned());
+                tracing::warn!("the dropped file {shown} is rejected: {}", refused.why);
+                desk.queue.reject_adopted(adopted.key, name, &refused.why, refused.field)?;
             }
             Err(Trouble::Later(error)) => {
                 tracing::warn!("the dropped file {} waits: {error:#}", adopted.key);

@@ -140,6 +140,8 @@ pub(crate) struct ErrorJson {
     pub(crate) job: Option<String>,
     /// Address of its log.
     pub(crate) log: Option<String>,
+    /// File below `logs/` that keeps a refused reply.
+    pub(crate) reply: Option<String>,
 }
 
 /// Iterations of a card's newest run.
@@ -267,6 +269,7 @@ pub(crate) fn json(world: &World, card: &Card, policy: &Policy) -> CardJson {
             at: error.at.to_string(),
             job: error.job.map(|job| job.job.to_string()),
             log: error.job.map(|job| format!("/api/board/jobs/{}/log", job.job)),
+            reply: error.reply.clone(),
         }),
         profile: card.source.has_document().then_some(profile),
         profile_reason: card.choice.reason.clone(),

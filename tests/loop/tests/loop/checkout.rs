@@ -75,13 +75,15 @@ fn staged_unstaged_untracked_and_stashed_work_stays_as_it_was() {
 #[test]
 fn commits_wait_for_a_rebase_and_appear_after_it() {
     let mut world = World::new(Options::default()).unwrap();
+    // While a rebase goes on, the board's documents are those of the branch's commit.
+    world.intent("ok-eins").unwrap();
     world.write("src/text.txt", "zwei\n").unwrap();
-    world.git(&["commit", "--quiet", "-am", "Zwei"]).unwrap();
+    world.git(&["add", "."]).unwrap();
+    world.git(&["commit", "--quiet", "-m", "Zwei"]).unwrap();
     world.git(&["checkout", "--quiet", "-b", "seite", "HEAD~1"]).unwrap();
     world.write("src/text.txt", "drei\n").unwrap();
     world.git(&["commit", "--quiet", "-am", "Drei"]).unwrap();
     world.git(&["checkout", "--quiet", "main"]).unwrap();
-    world.intent("ok-eins").unwrap();
     assert!(world.git(&["rebase", "seite"]).is_err(), "it stops at the conflict");
     let before = (in_hand(&world).1, world.git(&["rev-parse", "refs/heads/main"]).unwrap());
     world.start().unwrap();

@@ -56,8 +56,15 @@ fn bring_home(world: &World, card: &str) {
             "geplant" => Some(world.move_to(card, "in_umsetzung")),
             "umsetzung_fehlgeschlagen" => {
                 let reason = world.card(card)["error"]["result"].as_str().unwrap_or_default().to_owned();
-                assert_eq!(reason, "interrupted", "{card}: only a stop may fail it\n{}", world.log());
-                Some(world.call(card, "resume"))
+                // An agent that somebody else killed has failed; every other kill is an interruption.
+                assert!(
+                    matches!(reason.as_str(), "interrupted" | "failed"),
+                    "{card}: {reason}\n{}",
+                    world.log()
+                );
+                let resumed = world.call(card, "resume");
+                // Killed before it had a worktree there is nothing to go on with.
+                Some(if resumed.status == 409 { world.call(card, "retry") } else { resumed })
             }
             "review_fehlgeschlagen" => Some(world.call(card, "retry")),
             _ => None,

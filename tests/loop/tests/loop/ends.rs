@@ -66,7 +66,7 @@ fn a_build_that_never_stops_is_ended_on_the_event_after_the_last_allowed_iterati
     let card = world.wait_phase("loop-eins", &["umsetzung_fehlgeschlagen"]);
     assert_eq!(error(&card), "limit");
     assert_eq!(card["iterations"]["limit"], 7);
-    assert_eq!(card["iterations"]["used"], 8);
+    assert_eq!(card["iterations"]["used"], 7);
     assert!(card["error"]["sentence"].as_str().unwrap().contains('7'), "{card}");
 }
 

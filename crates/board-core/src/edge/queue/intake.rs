@@ -113,12 +113,26 @@ impl Queue {
         Ok(self.throw_out(&self.layout.drop_dir().join(name), Fate::Rejected, &reason)?)
     }
 
-    /// Moves a taken file to `rejected/`; `false` if it was gone.
+    /// Moves a taken file to `rejected/`, under the name that it was dropped with where that is known; `false`
+    /// if it was gone. A crash in between leaves it dropped, and it is refused again.
     ///
     /// # Errors
     /// [`QueueError::File`].
-    pub fn reject_adopted(&self, key: Uuid, why: &str, field: Option<&str>) -> Result<bool, QueueError> {
-        self.reject_drop(OsStr::new(&format!("{key}{ADOPT}")), why, field)
+    pub fn reject_adopted(
+        &self,
+        key: Uuid,
+        name: Option<&OsStr>,
+        why: &str,
+        field: Option<&str>,
+    ) -> Result<bool, QueueError> {
+        let taken = format!("{key}{ADOPT}");
+        let Some(name) = name else { return self.reject_drop(OsStr::new(&taken), why, field) };
+        match rename_sync(&self.adopted_path(key), &self.layout.drop_dir().join(name)) {
+            Ok(()) => self.reject_drop(name, why, field),
+            // Somebody dropped another file of this name meanwhile.
+            Err(error) if error.is_exists() => self.reject_drop(OsStr::new(&taken), why, field),
+            Err(error) => gone_is_false(Err(error)),
+        }
     }
 
     fn adopted_path(&self, key: Uuid) -> PathBuf {

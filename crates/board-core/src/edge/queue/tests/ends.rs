@@ -235,7 +235,7 @@ fn a_dropped_file_is_taken_under_a_key_and_removed_in_the_end() {
 
     put(&queue.drop_dir(), "c.json", "{\"type\":\"draft\"}");
     let key = queue.take_drop(OsStr::new("c.json")).unwrap().unwrap();
-    assert!(queue.reject_adopted(key, "a draft is begun on the board", Some("type")).unwrap());
+    assert!(queue.reject_adopted(key, None, "a draft is begun on the board", Some("type")).unwrap());
     assert_eq!(names(&queue.drop_dir()), ["half.json.part"]);
     let reason = queue.rejected_dir().join(format!("{key}.adopt.reason.json"));
     let reason: Reason = serde_json::from_slice(&std::fs::read(reason).unwrap()).unwrap();
