@@ -134,8 +134,13 @@ pub fn pass(desk: &Desk<'_>, dev: bool, now: Timestamp) -> anyhow::Result<Pass> 
         };
         match (verdict, &dropped.read) {
             (Ok(()), _) => {
-                if let Some(key) = desk.queue.take_drop(&dropped.name)? {
-                    names.insert(key, dropped.name);
+                match desk.queue.take_drop(&dropped.name) {
+                    Ok(Some(key)) => drop(names.insert(key, dropped.name)),
+                    Ok(None) => {}
+                    Err(error) => {
+                        tracing::error!("the dropped file {name} cannot be taken: {error}");
+                        pass.undone = true;
+                    }
                 }
                 fault_point!("adopt.renamed");
             }
@@ -146,7 +151,11 @@ pub fn pass(desk: &Desk<'_>, dev: bool, now: Timestamp) -> anyhow::Result<Pass> 
             }
             (Err(refused), _) => {
                 tracing::warn!("the dropped file {name} is rejected: {}", refused.why);
-                desk.queue.reject_drop(&dropped.name, &refused.why, refused.field)?;
+                // A directory of somebody else, for example, cannot be moved; the others need not wait for it.
+                if let Err(error) = desk.queue.reject_drop(&dropped.name, &refused.why, refused.field) {
+                    tracing::error!("the dropped file {name} cannot be moved away: {error}");
+                    pass.undone = true;
+                }
             }
         }
     }
