@@ -105,7 +105,7 @@ fn result(
         return Ok(out.value(&as_json(card, build, check, &report.path, reached))?);
     }
     heading(out, words::commits(out.language, "main"))?;
-    for line in commits.lines() {
+    for line in commits.trim_end().lines() {
         let trailer = line.starts_with("    ");
         out.line(out.paint(if trailer { Style::Faint } else { Style::Plain }, line))?;
     }

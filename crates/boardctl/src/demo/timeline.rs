@@ -61,7 +61,7 @@ impl Timeline {
             "  {}  {since:>8}  {card}{}  {}  {}",
             out.paint(Style::Faint, when::time_of_day(step.at, &self.zone)),
             out.cell(style(step.to), &phases, if named { 0 } else { WIDTH }),
-            event(out.language, &step.event),
+            out.cell(Style::Plain, &event(out.language, &step.event), EVENT_WIDTH),
             out.paint(Style::Faint, &step.actor),
         ))
     }
@@ -69,6 +69,8 @@ impl Timeline {
 
 /// Room for the longest usual pair of phases, so that the events of one card align.
 const WIDTH: usize = 30;
+/// Room for the longest usual event.
+const EVENT_WIDTH: usize = 15;
 
 #[expect(clippy::cast_precision_loss, reason = "milliseconds of a demo")]
 fn elapsed(begin: Timestamp, at: Timestamp) -> f64 {

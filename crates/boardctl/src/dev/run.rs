@@ -26,11 +26,9 @@ pub(crate) fn run(arguments: &Run, config: &Path) -> anyhow::Result<()> {
     match arguments.daemon {
         Daemon::Trigger => {
             journal::init("board-trigger");
-            let hooks = board_trigger::Hooks {
-                own_uid_is_operator: true,
-                ..board_trigger::Hooks::daemon(board_trigger::Stop::new())
-            };
-            board_trigger::run(settings, hooks)
+            // No agent shares the uid of whoever runs `dev` in a terminal, as far as this can know.
+            let hooks = board_trigger::Hooks::daemon(board_trigger::Stop::new());
+            board_trigger::run(settings, board_trigger::Hooks { own_uid_is_operator: true, ..hooks })
         }
         Daemon::Watcher => {
             journal::init("board-watcher");
