@@ -118,14 +118,9 @@ fn refusal(language: Language, answer: &Answer) -> String {
         (Some(one), None) | (None, Some(one)) => one.to_owned(),
         (None, None) => words::refused(language, &answer.status.to_string()),
     };
-    let allowed: Vec<&str> = answer
-        .body
-        .get("allowed")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(|one| one.as_str().or_else(|| one.get("event").and_then(Value::as_str)))
-        .collect();
+    let allowed = answer.body.get("allowed").and_then(Value::as_array).into_iter().flatten();
+    let allowed: Vec<String> =
+        allowed.filter_map(Value::as_str).map(|id| crate::commands::target(language, id)).collect();
     if !allowed.is_empty() {
         sentence.push_str(&words::possible(language, &allowed.join(", ")));
     }
@@ -235,7 +230,7 @@ mod tests {
         });
         let control = Control::locate(Some(&path), None, Language::De);
         let error = control.post("/api/board/cards/x/move", &serde_json::json!({"to": 1})).unwrap_err();
-        assert_eq!(error.to_string(), "Passt nicht: läuft schon; möglich: cancel_asked");
+        assert_eq!(error.to_string(), "Passt nicht: läuft schon; möglich: Abbrechen");
         let seen = server.join().unwrap();
         assert!(seen.starts_with("POST /api/board/cards/x/move HTTP/1.1\r\n"), "{seen}");
         assert!(

@@ -36,11 +36,7 @@ pub(crate) enum Ended {
 /// Ends a command: the sentence on stderr and the exit code.
 pub(crate) fn report(result: anyhow::Result<()>, language: Language) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
-    // The reader of our pipe has seen enough; that is no failure.
-    let closed = |cause: &(dyn std::error::Error + 'static)| {
-        cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
-    };
-    if error.chain().any(closed) {
+    if is_closed_pipe(&error) {
         return ExitCode::SUCCESS;
     }
     let code = match error.downcast_ref::<Ended>() {
@@ -51,6 +47,13 @@ pub(crate) fn report(result: anyhow::Result<()>, language: Language) -> ExitCode
     };
     complain(&words::failed(language, &format!("{error:#}")));
     ExitCode::from(code)
+}
+
+/// Whether the reader of our output has seen enough, which is no failure.
+pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    })
 }
 
 /// What clap says about a command line: the help on stdout, an error on stderr.

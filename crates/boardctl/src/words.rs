@@ -115,6 +115,7 @@ words! {
     asked_to_stop(): "soll abbrechen", "asked to stop";
     since(span): "seit {span}", "for {span}";
     somebody(): "jemand", "somebody";
+    an_agent(): "ein Agent", "an agent";
     lock(name): "Sperre {name}", "lock {name}";
     dropped(name):
         "Abgelegt als {name}; der Watcher nimmt die Datei gleich auf.",
@@ -128,9 +129,9 @@ words! {
 
     // state
     state_good(generation, cards, running, waiting):
-        "Zustand lesbar: Stand {generation}, {cards} Karten, {running} in Arbeit, {waiting} Übergänge vermerkt",
-        "State readable: generation {generation}, {cards} cards, {running} at work, {waiting} transitions noted";
-    snapshots(count): "{count} Schnappschüsse, neueste zuerst", "{count} snapshots, newest first";
+        "Zustand lesbar: Stand {generation}, {cards} Karten, {running} in Arbeit, {waiting} Übergänge noch ohne Commit",
+        "State readable: generation {generation}, {cards} cards, {running} at work, {waiting} transitions not committed yet";
+    snapshots(count): "Schnappschüsse: {count}, neueste zuerst", "Snapshots: {count}, newest first";
     no_snapshot():
         "Kein solcher Schnappschuss; `boardctl state check` zeigt, welche es gibt",
         "No such snapshot; `boardctl state check` shows which there are";

@@ -63,17 +63,29 @@ fn config(global: &Global) -> PathBuf {
 pub(crate) fn phase(out: Out, card: &Value) -> (String, Style) {
     let id = card.get("phase").and_then(Value::as_str).unwrap_or_default();
     let Some(phase) = Phase::from_id(id) else { return (id.to_owned(), Style::Plain) };
-    let label = match out.language {
-        Language::De => phase.label_de(),
-        Language::En => phase.label_en(),
-    };
     let style = match (phase.column(), phase.terminal()) {
         (Some(Column::BrauchtDich), _) => Style::Notice,
         (_, Some(Terminal::Success | Terminal::SuccessWithSynthesis)) => Style::Good,
         (_, Some(Terminal::Failure)) => Style::Bad,
         (_, Some(Terminal::Ended) | None) => Style::Plain,
     };
-    (label.to_owned(), style)
+    (label(out.language, phase).to_owned(), style)
+}
+
+/// What a card may do next, in words: the API names the phase that it leads to, or the event.
+pub(crate) fn target(language: Language, id: &str) -> String {
+    match Phase::from_id(id) {
+        Some(phase) => label(language, phase).to_owned(),
+        None => event(language, id),
+    }
+}
+
+/// The label of a phase.
+pub(crate) fn label(language: Language, phase: Phase) -> &'static str {
+    match language {
+        Language::De => phase.label_de(),
+        Language::En => phase.label_en(),
+    }
 }
 
 /// The label of an event; the id of one that another version knows.
@@ -88,6 +100,12 @@ pub(crate) fn event(language: Language, id: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_target_is_said_as_its_phase_or_its_event() {
+        assert_eq!(target(Language::De, Phase::InUmsetzung.id()), "In Umsetzung");
+        assert_eq!(target(Language::En, EventKind::CancelAsked.id()), "cancel");
+    }
 
     #[test]
     fn an_event_has_its_label_and_an_unknown_one_its_id() {

@@ -112,6 +112,8 @@ pub(crate) fn show(settings: &Settings, out: Out) -> anyhow::Result<()> {
         .map(|lock| {
             let (who, since) = match &lock.holder {
                 Some(h) => (format!("{} ({})", h.program, h.pid), when::span(now.seconds_since(h.since))),
+                // bubblewrap locks these and writes no name into them.
+                None if lock.name.starts_with("sandbox-") => (words::an_agent(out.language), String::new()),
                 None => (words::somebody(out.language), String::new()),
             };
             vec![

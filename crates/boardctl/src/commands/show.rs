@@ -61,8 +61,8 @@ fn of_key(out: Out, key: &str, value: &Value) -> String {
     let number = |name: &str| value.get(name).and_then(Value::as_u64).unwrap_or_default().to_string();
     match key {
         "allowed" => {
-            let events = value.as_array().into_iter().flatten().filter_map(Value::as_str);
-            events.map(|id| super::event(out.language, id)).collect::<Vec<_>>().join(", ")
+            let targets = value.as_array().into_iter().flatten().filter_map(Value::as_str);
+            targets.map(|id| super::target(out.language, id)).collect::<Vec<_>>().join(", ")
         }
         "iterations" => words::iterations(out.language, &number("used"), &number("limit")),
         _ => spelled(value),

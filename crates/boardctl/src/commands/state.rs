@@ -34,8 +34,9 @@ fn check(settings: &Settings, store: &Store, out: Out) -> anyhow::Result<()> {
     } else {
         match &read {
             Ok(board) => {
+                let uncommitted = board.outbox.iter().filter(|entry| entry.committed.is_none()).count();
                 let running = board.running().count().to_string();
-                let (cards, waiting) = (board.cards.len().to_string(), board.outbox.len().to_string());
+                let (cards, waiting) = (board.cards.len().to_string(), uncommitted.to_string());
                 let generation = board.generation.to_string();
                 out.line(out.paint(
                     Style::Good,

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use board_core::edge::files::{check_owned_dir, create_dirs_private};
 use board_core::edge::settings::{Language, Settings};
 use jiff::Timestamp;
 use nix::fcntl::{Flock, FlockArg};
@@ -20,7 +21,7 @@ use nix::fcntl::{Flock, FlockArg};
 use crate::cli::Demo;
 use crate::control::Control;
 use crate::dev::{Interrupt, Sink, System};
-use crate::output::{Out, Style};
+use crate::output::{Out, Style, is_closed_pipe};
 use crate::words;
 use script::{Play, Stage};
 
@@ -92,6 +93,9 @@ fn greet(system: &System, stage: &Stage, out: Out) -> anyhow::Result<()> {
 
 /// A failure with what the daemons said last.
 fn with_log(error: anyhow::Error, stage: &Stage, language: Language) -> anyhow::Error {
+    if is_closed_pipe(&error) {
+        return error;
+    }
     let log = std::fs::read_to_string(stage.log()).unwrap_or_default();
     let lines: Vec<&str> = log.lines().collect();
     let tail = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
@@ -143,10 +147,14 @@ fn home() -> anyhow::Result<PathBuf> {
     let program = std::env::current_exe().context("the path of this program")?;
     // Cargo marks its build directory so that backups leave it out.
     let built = program.ancestors().skip(1).find(|dir| dir.join("CACHEDIR.TAG").is_file());
-    Ok(match built {
-        Some(target) => target.join("demo"),
-        None => std::env::temp_dir().join("board-agent-demo"),
-    })
+    if let Some(target) = built {
+        return Ok(target.join("demo"));
+    }
+    // Under a name that anybody can guess, so nothing is done in a directory of somebody else.
+    let home = std::env::temp_dir().join(format!("board-agent-demo-{}", nix::unistd::geteuid()));
+    create_dirs_private(&home)?;
+    check_owned_dir(&home, 0o755)?;
+    Ok(home)
 }
 
 /// Removes what earlier demos left, unless it is kept or still runs. What cannot be removed is left to the

@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 
 use super::repository::{FIRST_CARD, git};
 use super::script::Stage;
-use super::timeline::{Timeline, label};
+use super::timeline::Timeline;
+use crate::commands::label;
 use crate::commands::start::start;
 use crate::control::Control;
 use crate::output::{Out, Style};

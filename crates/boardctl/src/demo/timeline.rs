@@ -2,7 +2,7 @@
 use std::collections::HashSet;
 use std::io;
 
-use board_core::edge::settings::{Language, Settings};
+use board_core::edge::settings::Settings;
 use board_core::edge::store::Store;
 use board_core::edge::wake::{Wake, WatchSpec};
 use board_core::model::board::Board;
@@ -12,7 +12,7 @@ use board_core::model::time::Timestamp;
 use jiff::tz::TimeZone;
 use uuid::Uuid;
 
-use crate::commands::event;
+use crate::commands::{event, label};
 use crate::output::{Out, Style};
 use crate::when;
 
@@ -56,11 +56,12 @@ impl Timeline {
             Some(from) => format!("{} → {}", label(from), label(step.to)),
             None => label(step.to).to_owned(),
         };
-        let card = if named { format!("{}  ", out.paint(Style::Name, &card.id)) } else { String::new() };
+        let name = card.id.to_string();
+        let card = if named { out.cell(Style::Name, &name, NAME_WIDTH) + "  " } else { String::new() };
         out.line(format_args!(
             "  {}  {since:>8}  {card}{}  {}  {}",
             out.paint(Style::Faint, when::time_of_day(step.at, &self.zone)),
-            out.cell(style(step.to), &phases, if named { 0 } else { WIDTH }),
+            out.cell(style(step.to), &phases, WIDTH),
             out.cell(Style::Plain, &event(out.language, &step.event), EVENT_WIDTH),
             out.paint(Style::Faint, &step.actor),
         ))
@@ -69,20 +70,14 @@ impl Timeline {
 
 /// Room for the longest usual pair of phases, so that the events of one card align.
 const WIDTH: usize = 30;
+/// Room for the names of the demo's cards.
+const NAME_WIDTH: usize = 20;
 /// Room for the longest usual event.
-const EVENT_WIDTH: usize = 15;
+const EVENT_WIDTH: usize = 19;
 
 #[expect(clippy::cast_precision_loss, reason = "milliseconds of a demo")]
 fn elapsed(begin: Timestamp, at: Timestamp) -> f64 {
     (at.as_millis() - begin.as_millis()) as f64 / 1000.0
-}
-
-/// The label of a phase.
-pub(crate) fn label(language: Language, phase: Phase) -> &'static str {
-    match language {
-        Language::De => phase.label_de(),
-        Language::En => phase.label_en(),
-    }
 }
 
 fn style(phase: Phase) -> Style {

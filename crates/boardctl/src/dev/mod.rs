@@ -97,7 +97,9 @@ impl System {
         queue: &Queue,
         listener: Option<TcpListener>,
     ) -> anyhow::Result<()> {
+        let executable = std::env::current_exe().context("the path of this program")?;
         let program = |arguments: &[&str], listener: Option<OwnedFd>| Program {
+            executable: executable.clone(),
             config: config.to_owned(),
             arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
             listener,

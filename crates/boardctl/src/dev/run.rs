@@ -26,9 +26,14 @@ pub(crate) fn run(arguments: &Run, config: &Path) -> anyhow::Result<()> {
     match arguments.daemon {
         Daemon::Trigger => {
             journal::init("board-trigger");
-            // No agent shares the uid of whoever runs `dev` in a terminal, as far as this can know.
-            let hooks = board_trigger::Hooks::daemon(board_trigger::Stop::new());
-            board_trigger::run(settings, board_trigger::Hooks { own_uid_is_operator: true, ..hooks })
+            let hooks = board_trigger::Hooks {
+                // Whoever runs `dev` in a terminal is its operator.
+                own_uid_is_operator: true,
+                // `dev` says where the board is; the token has no place in a log.
+                announce: Box::new(|address| tracing::info!(url = address.url, "ready")),
+                ..board_trigger::Hooks::daemon(board_trigger::Stop::new())
+            };
+            board_trigger::run(settings, hooks)
         }
         Daemon::Watcher => {
             journal::init("board-watcher");

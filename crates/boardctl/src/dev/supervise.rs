@@ -122,6 +122,8 @@ impl Stop {
 /// A child to start: one of the daemons in this executable.
 #[derive(Debug)]
 pub(super) struct Program {
+    /// This executable, looked up once: a build in its place is started from then on, as after a deploy.
+    pub(super) executable: PathBuf,
     /// The configuration file.
     pub(super) config: PathBuf,
     /// What stands behind `run`.
@@ -156,8 +158,7 @@ impl Program {
     }
 
     fn spawn(&self) -> anyhow::Result<Child> {
-        let program = std::env::current_exe().context("the path of this program")?;
-        let mut command = Command::new(&program);
+        let mut command = Command::new(&self.executable);
         command.arg("run").args(&self.arguments).arg("--config").arg(&self.config);
         command.arg("--parent").arg(std::process::id().to_string());
         command.process_group(0);
@@ -180,7 +181,7 @@ impl Program {
             let log = open_log(path)?;
             command.stdout(log.try_clone().context("log")?).stderr(log);
         }
-        command.spawn().with_context(|| program.display().to_string())
+        command.spawn().with_context(|| self.executable.display().to_string())
     }
 }
 
@@ -257,6 +258,7 @@ mod tests {
         let stop = Stop::new();
         stop.workers();
         let program = Program {
+            executable: "/nonexistent".into(),
             config: "/nonexistent".into(),
             arguments: vec!["worker".into()],
             listener: None,
