@@ -155,6 +155,9 @@ fn in_words(error: &ValidationError<'_>, prefix: &str) -> Vec<Finding> {
             let known: Vec<String> = options.as_array().into_iter().flatten().map(text).collect();
             vec![finding(&field, format!("is {}; known are {}", error.instance(), known.join(", ")))]
         }
+        ValidationErrorKind::FalseSchema => {
+            vec![finding(&field, "does not go with this type; the configuration decides it")]
+        }
         ValidationErrorKind::OneOfNotValid { .. } if field == "type" => {
             let known: Vec<&str> = JobType::ALL.into_iter().map(JobType::id).collect();
             vec![finding(&field, format!("is {}; known are {}", error.instance(), known.join(", ")))]

@@ -176,6 +176,9 @@ fn drop_form() -> Value {
         },
         "required": ["type", "card_id"],
         "additionalProperties": false,
+        // Whoever reviews or splits is configured; the watcher refuses a choice.
+        "if": {"properties": {"type": {"enum": [JobType::Review.id(), JobType::Split.id()]}}},
+        "then": {"properties": {"profile": false, "iteration_limit": false}},
         "$defs": definitions,
     })
 }
