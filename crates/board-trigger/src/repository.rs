@@ -175,7 +175,7 @@ impl Repository {
                 }
                 Seed::Nothing => {}
                 Seed::Broken(reason) => {
-                    broken.push(Broken { path: format!("docs/board/{slug}.yaml"), reason })
+                    broken.push(Broken { path: format!("docs/board/{slug}.yaml"), reason });
                 }
             }
         }

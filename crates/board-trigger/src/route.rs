@@ -5,7 +5,7 @@ use axum::Router;
 use axum::routing::{get, patch, post};
 
 use crate::app::App;
-use crate::handlers::{board, cards, events, jobs, settings};
+use crate::handlers::{assets, board, card_pages, cards, events, jobs, pages, settings};
 use crate::openapi;
 use crate::reply::Problem;
 
@@ -38,7 +38,27 @@ pub(crate) const API_PATHS: &[&str] = &[
 
 /// All routes.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    api().fallback(nothing).with_state(app)
+    api().merge(pages()).fallback(nothing).with_state(app)
+}
+
+fn pages() -> Router<Arc<App>> {
+    Router::new()
+        .route("/", get(board::page))
+        .route("/fragment/board", get(board::fragment))
+        .route("/karten/neu", get(card_pages::new).post(card_pages::create))
+        .route("/karten/{id}", get(card_pages::show).post(card_pages::act))
+        .route("/karten/{id}/rohtext", get(card_pages::raw))
+        .route("/karten/{id}/parent", post(card_pages::parent))
+        .route("/karten/{id}/profil", post(card_pages::profile))
+        .route("/jobs", get(pages::jobs))
+        .route("/jobs/{id}", get(pages::job))
+        .route("/archiv", get(pages::archive))
+        .route("/system", get(pages::system))
+        .route("/system/anhalten", post(pages::pause))
+        .route("/system/weiter", post(pages::resume))
+        .route("/hilfe", get(pages::help))
+        .route("/sprache", post(pages::language))
+        .route("/assets/{version}/{name}", get(assets::asset))
 }
 
 fn api() -> Router<Arc<App>> {

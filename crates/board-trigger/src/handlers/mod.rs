@@ -1,9 +1,11 @@
 //! What each address does: read the request, call the view or the change, answer.
 pub(crate) mod assets;
 pub(crate) mod board;
+pub(crate) mod card_pages;
 pub(crate) mod cards;
 pub(crate) mod events;
 pub(crate) mod jobs;
+pub(crate) mod pages;
 pub(crate) mod settings;
 
 use std::sync::Arc;

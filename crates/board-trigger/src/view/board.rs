@@ -238,6 +238,10 @@ pub(crate) fn summary(world: &World, card: &Card, language: Language) -> Summary
 }
 
 /// What a card waits for, does, or wants.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "all other phases have the sentence of their error, if any"
+)]
 pub(crate) fn state(world: &World, card: &Card, language: Language) -> Option<State> {
     let say = |key: &str, args: &[(&str, &str)]| t(language, key, args);
     if let Some(applying) = &card.applying {
@@ -418,14 +422,15 @@ fn note(world: &World, column: &str, language: Language) -> Option<String> {
     })
 }
 
-/// The choices of the filter bar.
-pub(crate) fn choices(
-    language: Language,
-) -> (Vec<(&'static str, &'static str)>, Vec<(&'static str, String)>) {
+/// Ids and their labels.
+pub(crate) type Choices = Vec<(&'static str, String)>;
+
+/// The choices of the filter bar: phases and sources.
+pub(crate) fn choices(language: Language) -> (Choices, Choices) {
     let phases = Phase::ALL
         .into_iter()
         .filter(|phase| phase.column().is_some())
-        .map(|phase| (phase.id(), phase_label(phase, language)))
+        .map(|phase| (phase.id(), phase_label(phase, language).to_owned()))
         .collect();
     let sources = [Source::Intent, Source::Research, Source::Idea, Source::Draft]
         .into_iter()

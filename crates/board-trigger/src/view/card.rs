@@ -3,7 +3,7 @@ use board_core::edge::settings::Language;
 use board_core::model::board::{Board, Policy};
 use board_core::model::card::{Card, CardId, Step};
 use board_core::model::fanout::ChildState;
-use board_core::model::job::{JobType, Speaker};
+use board_core::model::job::Speaker;
 use board_core::model::marker::review::Decision;
 use board_core::model::phase::Phase;
 use board_core::model::profile::RoleName;
@@ -454,7 +454,7 @@ fn merge_commands(card: &Card) -> Vec<String> {
     vec![format!("git diff {}..{commit}", build.diff_base), format!("git merge --no-ff {}", build.branch)]
 }
 
-fn history_line(step: &board_core::model::card::Step, language: Language) -> HistoryLine {
+fn history_line(step: &Step, language: Language) -> HistoryLine {
     let label = match (actions::event_of(&step.event), language) {
         (Some(event), Language::De) => event.label_de().to_owned(),
         (Some(event), Language::En) => event.label_en().to_owned(),
@@ -508,9 +508,4 @@ pub(crate) fn report_page(
         html,
         outdated: report.commit.is_some() && report.commit.as_ref() != newest,
     }
-}
-
-/// The kind of work that a card's page names.
-pub(crate) fn job_label(kind: JobType, language: Language) -> String {
-    t(language, &format!("job.type.{}", kind.id()), &[])
 }
