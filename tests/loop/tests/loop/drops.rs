@@ -6,7 +6,7 @@ use loop_tests::{Options, World};
 use serde_json::Value;
 
 /// Drops a file as the operator does: written beside and renamed.
-fn drop_file(world: &World, name: &str, bytes: &[u8]) {
+pub(crate) fn drop_file(world: &World, name: &str, bytes: &[u8]) {
     let staged = world.path("state/queue").join(format!(".{name}.part"));
     std::fs::write(&staged, bytes).unwrap();
     if loop_tests::world::is_root() {
