@@ -1,0 +1,6 @@
+//! The trigger as a whole: a daemon on a temporary state directory and a real repository, spoken to through
+//! raw sockets, so that nothing of a client hides what is sent.
+mod changes;
+mod checks;
+mod house;
+mod reading;
