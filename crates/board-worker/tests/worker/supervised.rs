@@ -263,7 +263,7 @@ fn inside_the_sandbox_the_host_is_not_seen_and_only_the_work_is_written() {
     let trial = Trial::new(mode);
     let script = r#"
         [ -e /etc/shadow ] && echo shadow
-        [ -e /root/.bashrc ] && echo root
+        [ -e ~root/.profile ] && echo root
         [ -e /var/lib ] && echo var
         touch /usr/x 2>/dev/null && echo usr
         touch ../lock 2>/dev/null && [ -s ../lock ] && echo lock

@@ -42,6 +42,8 @@ const STARTERS: &[(&str, &str)] = &[
     ("crates/board-worker/src/", "the agent"),
     ("crates/board-watcher/src/notify", "the program of [notify]"),
     ("crates/boardctl/src/", "the daemons of dev and demo, and the checks of doctor"),
+    ("crates/board-core/src/edge/files/testing", "tests in processes of their own"),
+    ("crates/board-core/examples/", "measurements against a peer"),
     ("crates/xtask/", "the chores"),
 ];
 
