@@ -62,7 +62,7 @@ impl Stop {
 }
 
 /// Where the board can be reached.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Address {
     /// The address that a browser on this host takes; none on a unix socket.
     pub url: Option<String>,
@@ -72,6 +72,13 @@ pub struct Address {
     pub tcp: Option<SocketAddr>,
     /// The control socket.
     pub control: PathBuf,
+}
+
+impl std::fmt::Debug for Address {
+    /// Without the token: what is logged is read by others.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Address").field("url", &self.url).field("control", &self.control).finish_non_exhaustive()
+    }
 }
 
 /// What the caller of [`run`] decides.
@@ -93,7 +100,10 @@ impl Hooks {
     /// For the daemon: under systemd, or by hand.
     pub fn daemon(stop: Stop) -> Hooks {
         Hooks {
-            announce: Box::new(|address| tracing::info!(?address, "ready")),
+            announce: Box::new(|address| match &address.url {
+                Some(url) => tracing::info!("ready on {url}"),
+                None => tracing::info!("ready; control socket {}", address.control.display()),
+            }),
             stop,
             own_uid_is_operator: false,
             systemd: true,
