@@ -77,7 +77,10 @@ pub struct Address {
 impl std::fmt::Debug for Address {
     /// Without the token: what is logged is read by others.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Address").field("url", &self.url).field("control", &self.control).finish_non_exhaustive()
+        f.debug_struct("Address")
+            .field("url", &self.url)
+            .field("control", &self.control)
+            .finish_non_exhaustive()
     }
 }
 

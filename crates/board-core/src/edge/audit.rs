@@ -6,10 +6,10 @@
 //! that a rebase, a squash or a reset of the operator is noticed (storage.md).
 //!
 //! - here: the pass, its waits, one commit
-//! - [`message`]: subject and trailers
-//! - [`select`]: which transitions go into the next commit
-//! - [`edits`]: records that somebody edited by hand
-//! - [`history`]: commits found again, taken away by the operator, and cards that leave the state
+//! - `message`: subject and trailers
+//! - `select`: which transitions go into the next commit
+//! - `edits`: records that somebody edited by hand
+//! - `history`: commits found again, taken away by the operator, and cards that leave the state
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -133,9 +133,19 @@ impl Audit<'_> {
             Err(error) => return Err(error.into()),
         };
         if self.settings.commit {
+            // First: a lock that a killed commit of ours left would also stop the look back, which mends the
+            // index of such a commit.
+            let block = self.block(now)?;
+            if let Some(block @ CommitBlock::IndexLocked(_)) = &block {
+                Self::wait_for(block, &mut pass, now);
+                return Ok(pass);
+            }
             self.recall(memory, now)?;
             if self.store.read()?.outbox.iter().any(|entry| entry.committed.is_none()) {
-                self.commit_all(memory, &mut pass, now)?;
+                match &block {
+                    Some(block) => Self::wait_for(block, &mut pass, now),
+                    None => self.commit_all(memory, &mut pass, now)?,
+                }
             }
             self.retire(now)?;
         } else {
@@ -148,15 +158,15 @@ impl Audit<'_> {
         Ok(pass)
     }
 
+    fn wait_for(block: &CommitBlock, pass: &mut AuditPass, now: Timestamp) {
+        let (since, reason, until) = told(block, now);
+        pass.wait(since, reason);
+        // A quiet time ends by itself; there is nothing to look for before.
+        pass.undone = until.is_none();
+        pass.next = until;
+    }
+
     fn commit_all(&self, memory: &mut Memory, pass: &mut AuditPass, now: Timestamp) -> anyhow::Result<()> {
-        if let Some(block) = self.block(now)? {
-            let (since, reason, until) = told(&block, now);
-            pass.wait(since, reason);
-            // A quiet time ends by itself; there is nothing to look for before.
-            pass.undone = until.is_none();
-            pass.next = until;
-            return Ok(());
-        }
         for _ in 0..MAX_COMMITS {
             let board = self.store.read_synced()?;
             let chosen = select::next(&board.outbox, &|card| pass.edits.contains_key(card));

@@ -7,7 +7,7 @@
 //! - here: where documents are, and one document or one card at a time, since a transition must not pay for
 //!   ten thousand others
 //! - [`catalogue`]: all of them at once, for the board's page
-//! - [`write`]: the documents of a transition, step (2) of storage.md
+//! - [`mod@write`]: the documents of a transition, step (2) of storage.md
 
 use std::path::{Path, PathBuf};
 

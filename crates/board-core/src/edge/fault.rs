@@ -66,6 +66,7 @@ pub const FAULT_POINTS: &[&str] = &[
     "worktree.removed",
     // audit: one commit
     "audit.files",
+    "git.ref_moved",
     "audit.committed",
     "audit.marked",
 ];

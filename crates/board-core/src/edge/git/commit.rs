@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
+use crate::fault_point;
+
 use super::{
     EntryKind, Git, GitError, IndexLock, Oid, branch_ref,
     index::{IndexUpdate, PathUpdate},
@@ -195,6 +197,8 @@ impl Git {
         if !self.update_ref(name, &commit, tip.as_ref(), &format!("commit: {subject}"))? {
             return Ok(None);
         }
+        // From here the commit is on the branch, and the index and its lock are as before.
+        fault_point!("git.ref_moved");
         let left_staged = index.map_or_else(|| Ok(Vec::new()), IndexUpdate::finish)?;
         self.sync()?;
         Ok(Some(CommitOutcome { oid: commit, parent: tip, left_staged }))

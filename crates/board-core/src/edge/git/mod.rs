@@ -1,6 +1,6 @@
 //! The git repository of the board, through the `git` program.
 //!
-//! One module calls it: [`invoke`] starts the program, [`parse`] reads what it prints, the others know what to
+//! One module calls it: `invoke` starts the program, `parse` reads what it prints, the others know what to
 //! ask. Nothing here knows a card or a job, and nothing takes a lock of ours: **the caller of a method that writes
 //! holds the repository lock** ([`repo_lock_name`]).
 //!
