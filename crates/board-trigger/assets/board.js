@@ -1,61 +1,183 @@
-// Keeps the board's columns up to date. The page works without it; it only saves the reload.
-const board = document.querySelector('#board[data-live]');
-const status = document.querySelector('#status');
-const policy = window.trustedTypes?.createPolicy('board', { createHTML: (text) => text });
+// Keeps an open board up to date, and a few keys. Every page works without it.
+"use strict";
 
-/** Whether replacing the columns would take something away from the reader. */
-function inUse() {
-  const selection = document.getSelection();
-  const selected = selection && !selection.isCollapsed && board.contains(selection.anchorNode);
-  return selected || board.contains(document.activeElement);
+/** Milliseconds between looks while no stream tells of changes. */
+const LOOK_MS = 5000;
+/** Milliseconds after which what changed is fetched, so that several changes are one look. */
+const GATHER_MS = 150;
+
+/** The one door for markup: only what the board itself served goes through it. */
+const policy = window.trustedTypes
+  ? window.trustedTypes.createPolicy("board", { createHTML: (text) => text })
+  : { createHTML: (text) => text };
+
+const board = document.getElementById("brett");
+if (board) watch(board);
+keys();
+
+/** @param {HTMLElement} board */
+function watch(board) {
+  const live = document.getElementById("live");
+  const query = board.dataset.query ? "?" + board.dataset.query : "";
+  const title = document.title;
+  let tag = "";
+  let stream = null;
+  let timer = 0;
+  let gathering = 0;
+  let looking = false;
+  let again = false;
+  let waiting = null;
+
+  const say = (kind, key) => {
+    if (!live) return;
+    live.hidden = false;
+    live.className = "live " + kind;
+    live.textContent = live.dataset[key] || "";
+  };
+
+  /** Something in the board that a replacement would take away from whoever uses it. */
+  const isHot = () => {
+    const focus = document.activeElement;
+    if (focus && board.contains(focus) && !focus.matches("a, section")) return true;
+    if (board.querySelector("[data-dirty], .tile details[open]")) return true;
+    const selection = document.getSelection();
+    return Boolean(selection && !selection.isCollapsed && selection.anchorNode && board.contains(selection.anchorNode));
+  };
+
+  const put = (text) => {
+    const focus = document.activeElement;
+    const card = focus && board.contains(focus) ? focus.closest("[id]") : null;
+    const row = board.querySelector(".columns");
+    const left = row ? row.scrollLeft : 0;
+    const tops = new Map();
+    for (const list of board.querySelectorAll(".column > ul")) tops.set(list.parentElement.id, list.scrollTop);
+    const open = board.querySelector(".broken[open]");
+    board.innerHTML = policy.createHTML(text);
+    const now = board.querySelector(".columns");
+    if (now) now.scrollLeft = left;
+    for (const [id, top] of tops) {
+      const list = document.querySelector("#" + CSS.escape(id) + " > ul");
+      if (list) list.scrollTop = top;
+    }
+    const broken = board.querySelector(".broken");
+    if (open && broken) broken.open = true;
+    const same = card && document.getElementById(card.id);
+    const target = same && (same.matches("section") ? same : same.querySelector("h3 a"));
+    if (target) target.focus({ preventScroll: true });
+    count();
+  };
+
+  /** „(2)" in the title while cards need somebody. */
+  const count = () => {
+    const columns = board.querySelector(".columns");
+    const needs = Number((columns && columns.dataset.needs) || 0);
+    document.title = needs > 0 ? "(" + needs + ") " + title : title;
+  };
+
+  const settle = () => {
+    if (waiting === null) return;
+    if (isHot()) {
+      say("held", "wait");
+      return;
+    }
+    const text = waiting;
+    waiting = null;
+    put(text);
+    say("", "on");
+  };
+
+  const look = async () => {
+    if (looking) {
+      again = true;
+      return;
+    }
+    looking = true;
+    try {
+      const headers = { Accept: "text/html; fragment" };
+      if (tag) headers["If-None-Match"] = tag;
+      const answer = await fetch("/fragment/board" + query, { headers, redirect: "manual", credentials: "same-origin", cache: "no-store" });
+      if (answer.type === "opaqueredirect" || answer.status === 401 || !answer.headers.has("Board-Api")) {
+        say("off", "signedOut");
+      } else if (answer.status === 200) {
+        const text = await answer.text();
+        tag = answer.headers.get("ETag") || "";
+        waiting = text;
+        settle();
+      } else if (answer.status === 304) {
+        settle();
+        if (waiting === null) say("", "on");
+      } else {
+        say("off", "off");
+      }
+    } catch {
+      say("off", "off");
+    }
+    looking = false;
+    if (again) {
+      again = false;
+      look();
+    }
+  };
+
+  const soon = () => {
+    clearTimeout(gathering);
+    gathering = window.setTimeout(look, GATHER_MS);
+  };
+
+  const start = () => {
+    stop();
+    look();
+    if ("EventSource" in window) {
+      stream = new EventSource("/api/board/events");
+      stream.addEventListener("rev", soon);
+      stream.addEventListener("resync", soon);
+    }
+    // Also beside a stream: times grow older, and a proxy may hold a stream back without a word.
+    timer = window.setInterval(() => {
+      if (waiting !== null) settle();
+      if (!stream || stream.readyState !== EventSource.OPEN) look();
+    }, LOOK_MS);
+  };
+
+  const stop = () => {
+    if (stream) stream.close();
+    stream = null;
+    clearInterval(timer);
+  };
+
+  document.addEventListener("visibilitychange", () => (document.hidden ? stop() : start()));
+  window.addEventListener("online", look);
+  window.addEventListener("pageshow", (event) => event.persisted && start());
+  window.addEventListener("pagehide", stop);
+  board.addEventListener("input", (event) => event.target.setAttribute("data-dirty", ""));
+  board.addEventListener("focusout", () => setTimeout(settle, 0));
+  count();
+  if (!document.hidden) start();
 }
 
-async function refresh() {
-  if (inUse()) {
-    status.textContent = status.dataset.waits;
-    return;
-  }
-  const columns = board.querySelector('#columns');
-  const answer = await fetch('/fragment/board?' + (board.dataset.query ?? ''), {
-    credentials: 'same-origin',
-    redirect: 'manual',
-    headers: { 'If-None-Match': '"' + columns.dataset.rev + '"' },
+function keys() {
+  document.addEventListener("keydown", (event) => {
+    const at = event.target;
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && at instanceof HTMLElement) {
+      const form = at.closest("form");
+      if (form) form.requestSubmit();
+      return;
+    }
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    if (at instanceof HTMLElement && (at.isContentEditable || at.matches("input, select, textarea"))) return;
+    const search = document.getElementById("suche");
+    if (event.key === "/" && search) {
+      event.preventDefault();
+      search.focus();
+    } else if (event.key === "n" && document.querySelector('a[href="/karten/neu"]')) {
+      location.assign("/karten/neu");
+    } else if (event.key === "?") {
+      location.assign("/hilfe");
+    }
   });
-  if (answer.status !== 200 || !answer.headers.has('Board-Api')) return;
-  const text = await answer.text();
-  if (inUse()) return;
-  const left = columns.scrollLeft;
-  board.innerHTML = policy ? policy.createHTML(text) : text;
-  board.querySelector('#columns').scrollLeft = left;
-  status.textContent = '';
-}
-
-let stream;
-let timer;
-
-function poll() {
-  clearInterval(timer);
-  timer = setInterval(() => refresh().catch(() => {}), 5000);
-}
-
-function open() {
-  if (!board || document.hidden) return;
-  refresh().catch(() => {});
-  if (!window.EventSource) return poll();
-  stream = new EventSource('/api/board/events');
-  stream.addEventListener('open', () => clearInterval(timer));
-  stream.addEventListener('rev', () => refresh().catch(() => {}));
-  stream.addEventListener('resync', () => refresh().catch(() => {}));
-  stream.addEventListener('error', poll);
-}
-
-function close() {
-  stream?.close();
-  clearInterval(timer);
-}
-
-if (board) {
-  open();
-  board.addEventListener('focusout', () => setTimeout(() => refresh().catch(() => {}), 0));
-  document.addEventListener('visibilitychange', () => (document.hidden ? close() : open()));
+  // A second click does nothing more; the key of the form would make it the same request anyway.
+  document.addEventListener("submit", (event) => {
+    const button = event.submitter;
+    if (button) button.setAttribute("aria-busy", "true");
+  });
 }

@@ -1,16 +1,18 @@
-//! The pages of cards, and the forms on them.
+//! The pages of a card, and the forms on them. Every form calls what the API calls, and leads back to a page.
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use board_core::edge::documents::Found;
+use board_core::edge::documents::{Documents as Reader, Found};
 use board_core::edge::git::Oid;
-use board_core::model::card::{Card, CardId};
-use board_core::model::documents::find_section;
+use board_core::model::card::{Card, CardId, Source};
+use board_core::model::documents::{Proposals, find_section, proposals, without_front_matter};
 use board_core::model::event::EventKind;
+use board_core::model::phase::Phase;
 use board_core::model::profile::Choice;
 use minijinja::value::Serde;
+use serde::Serialize;
 
 use super::cards::{moved, start_from};
 use super::{blocking, card_id, frame, html};
@@ -19,19 +21,84 @@ use crate::change::{self, Ask, Wanted};
 use crate::middleware::Ctx;
 use crate::middleware::headers::CSP_SANDBOX;
 use crate::reply::{Form, FormBody, Problem, TEXT_BODY_CAP, see_other};
-use crate::view::actions::event_of;
-use crate::view::board::card_rev;
-use crate::view::card::{ReportPage, page, report_page};
-use crate::view::diff::{self, Diff};
-use crate::view::markdown;
+use crate::route::own_page;
+use crate::view::{actions, card as view, diff, markdown, text};
 use crate::world::World;
 
-/// Longest diff that a page reads, in bytes.
-const MAX_DIFF_BYTES: usize = 4 << 20;
-/// Longest report file that a page reads, in bytes.
-const MAX_REPORT_BYTES: usize = 4 << 20;
-/// Reports that a page shows, newest first.
-const MAX_REPORTS: usize = 10;
+/// Reports that a card's page renders; older ones are in the repository.
+const REPORTS_SHOWN: usize = 10;
+/// Bytes of a diff that are asked of git.
+const MAX_DIFF_BYTES: usize = 4 * 1024 * 1024;
+/// Cards that the field for a parent proposes.
+const PARENTS_PROPOSED: usize = 200;
+
+/// A card's document as the page shows it.
+#[derive(Debug, Default, Serialize)]
+struct Document {
+    /// Rendered, without front matter.
+    html: Option<String>,
+    /// The text as it is, where it is too large to be rendered.
+    raw: Option<String>,
+    /// The front matter; shown, never obeyed.
+    front: Option<String>,
+    /// Why there is none.
+    trouble: Option<String>,
+    /// What the front matter proposes for the work.
+    profile: Option<String>,
+    reason: Option<String>,
+    iterations: Option<u32>,
+    parent: Option<String>,
+}
+
+impl Document {
+    fn of(source: &str) -> Document {
+        let (front, body) = without_front_matter(source);
+        let html = markdown::render(body);
+        let Proposals { profile, reason, iterations, parent } = proposals(source).unwrap_or_default();
+        Document {
+            raw: html.is_none().then(|| text::visible(body)),
+            html,
+            front: front.map(text::visible),
+            trouble: None,
+            profile,
+            reason,
+            iterations,
+            parent,
+        }
+    }
+
+    fn trouble(why: String) -> Document {
+        Document { trouble: Some(why), ..Document::default() }
+    }
+}
+
+/// The text of a card: of its document, else what was typed.
+fn source_text(reader: Option<&Reader>, card: &Card) -> Result<Option<String>, String> {
+    let (Some(slug), true) = (card.id.slug(), card.source.has_document()) else {
+        return Ok((!card.text.is_empty()).then(|| card.text.clone()));
+    };
+    let Some(reader) = reader else { return Ok(None) };
+    match reader.load(card.source, slug) {
+        Ok(Found::Document(loaded)) => Ok(Some(loaded.text)),
+        Ok(Found::Broken(why)) => Err(why),
+        Ok(Found::Missing) => Ok(None),
+        Err(error) => {
+            tracing::warn!("the document of {} cannot be read: {error}", card.id);
+            Ok(None)
+        }
+    }
+}
+
+/// The card, or a problem that offers to bring a deleted one back.
+fn shown<'a>(world: &'a World, id: &CardId) -> Result<&'a Card, Problem> {
+    change::known(world, id).map_err(|problem| match problem.status {
+        410 => problem.form(vec![
+            ("event".to_owned(), EventKind::Restored.id().to_owned()),
+            ("key".to_owned(), uuid::Uuid::new_v4().to_string()),
+        ]),
+        _ => problem,
+    })
+}
 
 /// `GET /karten/{id}`
 pub(crate) async fn show(
@@ -45,140 +112,122 @@ pub(crate) async fn show(
         if let Some(moved) = moved(&world, &id, "/karten") {
             return Ok(moved);
         }
-        let card = change::known(&world, &id)?;
-        let text = text(app, &world, card);
-        let rendered = text.as_deref().and_then(markdown::render);
-        let raw = if rendered.is_none() { text } else { None };
-        let profiles: Vec<String> = app.policy.profiles.keys().cloned().collect();
+        let card = shown(&world, &id)?;
+        let reader = app.repository.reader(&world.board).ok();
+        let document = match source_text(reader.as_ref(), card) {
+            Ok(Some(source)) => Document::of(&source),
+            Ok(None) => Document::default(),
+            Err(why) => Document::trouble(why),
+        };
+        let reports = reports(reader.as_ref(), card, &ctx);
+        let (changes, changes_gone) = changes(reader.as_ref(), card);
+        let page = view::page(&world, card, &app.policy, ctx.language, reports);
+        let turns: Vec<Option<String>> = card
+            .draft
+            .iter()
+            .flat_map(|draft| &draft.conversation)
+            .map(|turn| markdown::render(&turn.text))
+            .collect();
+        let profiles: Vec<&String> = app.policy.profiles.keys().collect();
         let context = minijinja::context! {
             frame => Serde(frame(app, &ctx, &world)),
-            rev => card_rev(&world, card),
-            page => Serde(page(&world, card, &app.policy, ctx.language, reports(app, &world, card, &ctx))),
-            intent_html => rendered,
-            intent_raw => raw,
-            diff => Serde(diff_of(app, &world, card)),
-            profiles => profiles,
+            page => Serde(page),
+            document => Serde(document),
+            turns => Serde(turns),
+            changes => Serde(changes),
+            changes_gone => changes_gone,
+            merges => merges(reader.as_ref(), card),
+            profiles => Serde(profiles),
+            parents => Serde(parents(&world, card)),
+            older_reports => card.reports.len().saturating_sub(REPORTS_SHOWN),
+            no_text => card.source == Source::Draft,
         };
         html(app, "card.html", context)
     })
     .await
 }
 
-/// The text that a card shows: its document's, or an idea's own.
-fn text(app: &App, world: &World, card: &Card) -> Option<String> {
-    if !card.source.has_document() {
-        return (!card.text.is_empty()).then(|| card.text.clone());
-    }
-    let reader = app.repository.reader(&world.board).ok()?;
-    match reader.load(card.source, card.id.slug()?).ok()? {
-        Found::Document(document) => Some(document.text),
-        Found::Missing | Found::Broken(_) => None,
-    }
-}
-
-fn reports(app: &App, world: &World, card: &Card, ctx: &Ctx) -> Vec<ReportPage> {
-    let reader = app.repository.reader(&world.board).ok();
-    let file = |path: &str| -> Option<String> {
-        let reader = reader.as_ref()?;
-        let tip = reader.git().branch_tip(reader.branch()).ok()??;
-        let blob = reader.git().read_path(&tip, path, MAX_REPORT_BYTES).ok()??;
-        String::from_utf8(blob.bytes).ok()
-    };
-    let newest = card.reports.iter().rev().take(MAX_REPORTS);
+fn reports(reader: Option<&Reader>, card: &Card, ctx: &Ctx) -> Vec<view::ReportPage> {
+    let newest = card.reports.iter().rev().take(REPORTS_SHOWN);
     newest
         .map(|report| {
-            let whole = file(&report.path);
+            let file = reader.and_then(|reader| reader.text_of(&report.path).ok().flatten());
             let section =
-                whole.as_deref().and_then(|text| find_section(text, report.job)).map(ToOwned::to_owned);
-            report_page(card, report, section, ctx.language)
+                file.as_deref().and_then(|file| find_section(file, report.job)).map(ToOwned::to_owned);
+            view::report_page(card, report, section, ctx.language)
         })
         .collect()
 }
 
-fn diff_of(app: &App, world: &World, card: &Card) -> Option<Diff> {
-    let build = card.build.as_ref()?;
-    let reader = app.repository.reader(&world.board).ok()?;
-    let base: Oid = build.diff_base.parse().ok()?;
-    let commit: Oid = build.check_commit.as_ref()?.parse().ok()?;
-    let cut = reader.git().diff(&base, &commit, MAX_DIFF_BYTES).ok()?;
-    Some(diff::parse(&String::from_utf8_lossy(&cut.bytes), cut.more))
+/// What the newest build changed; the flag says that git does not have it any more.
+fn changes(reader: Option<&Reader>, card: &Card) -> (Option<diff::Diff>, bool) {
+    let Some((build, commit)) =
+        card.build.as_ref().and_then(|build| Some((build, build.check_commit.as_ref()?)))
+    else {
+        return (None, false);
+    };
+    let read = || {
+        let (base, commit) = (Oid::parse(&build.diff_base).ok()?, Oid::parse(commit).ok()?);
+        let cut = reader?.git().diff(&base, &commit, MAX_DIFF_BYTES).ok()?;
+        Some(diff::parse(&String::from_utf8_lossy(&cut.bytes), cut.more))
+    };
+    let changes = read();
+    let gone = changes.is_none();
+    (changes, gone)
 }
 
-/// `GET /karten/{id}/rohtext`: as a download, so that nothing of it is ever taken for a page.
-pub(crate) async fn raw(
-    State(app): State<Arc<App>>,
-    _: Ctx,
-    Path(id): Path<String>,
-) -> Result<Response, Problem> {
-    let id = card_id(&id)?;
-    blocking(&app, move |app| {
-        let world = app.world()?;
-        let card = change::known(&world, &id)?;
-        let text = text(app, &world, card).unwrap_or_default();
-        let name = HeaderValue::from_str(&format!("attachment; filename=\"{id}.md\""))
-            .unwrap_or(HeaderValue::from_static("attachment"));
-        let head = [
-            (header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8")),
-            (header::CONTENT_DISPOSITION, name),
-            (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CSP_SANDBOX)),
-        ];
-        Ok((head, text).into_response())
-    })
-    .await
+/// Whether a finished build merges without a conflict now; none where that is no question.
+fn merges(reader: Option<&Reader>, card: &Card) -> Option<bool> {
+    if card.phase != Phase::BereitFuerDeployment {
+        return None;
+    }
+    let commit = Oid::parse(card.build.as_ref()?.check_commit.as_ref()?).ok()?;
+    let reader = reader?;
+    reader.git().merges_cleanly(reader.branch(), &commit).ok()
 }
 
-/// `POST /karten/{id}`: what a button on the page means.
+/// Cards that could be the parent of this one, for the field's proposals.
+fn parents(world: &World, card: &Card) -> Vec<(String, String)> {
+    world
+        .cards()
+        .filter(|other| other.source.has_document() && other.id != card.id && other.phase.column().is_some())
+        .take(PARENTS_PROPOSED)
+        .map(|other| (other.id.to_string(), text::excerpt(world.title(other), 80)))
+        .collect()
+}
+
+/// `POST /karten/{id}`: one event.
 pub(crate) async fn act(
     State(app): State<Arc<App>>,
     ctx: Ctx,
     Path(id): Path<String>,
     FormBody(form): FormBody,
 ) -> Result<Response, Problem> {
+    let id = card_id(&id)?;
     let ctx = ctx.with_form(&form);
-    let done = act_on(&app, ctx, id, &form).await;
-    done.map_err(|problem| problem.form(form.0))
+    blocking(&app, move |app| do_act(app, &ctx, &id, &form).map_err(|problem| problem.form(form.0.clone())))
+        .await
 }
 
-async fn act_on(app: &Arc<App>, ctx: Ctx, id: String, form: &Form) -> Result<Response, Problem> {
-    let id = card_id(&id)?;
-    let wanted = match form.get("event").unwrap_or_default() {
-        "restore" => Wanted::Restore,
-        name => Wanted::Event(event_of(name).ok_or_else(|| Problem::new(422, "invalid").field("event"))?),
-    };
+fn do_act(app: &App, ctx: &Ctx, id: &CardId, form: &Form) -> Result<Response, Problem> {
+    let event = form.get("event").and_then(actions::event_of);
+    let Some(event) = event else { return Err(Problem::new(422, "invalid").field("event").detail("event")) };
+    let wanted = if event == EventKind::Restored { Wanted::Restore } else { Wanted::Event(event) };
     let ask = Ask {
-        from: start_from(form.get("from"))?,
         reason: form.text("reason"),
         note: form.text("note"),
+        from: start_from(form.get("from"))?,
         confirm: form.get("confirm").is_some(),
-        rev: form.get("rev").and_then(|rev| rev.parse().ok()),
+        rev: form.get("rev").and_then(|text| text.parse().ok()),
     };
-    blocking(app, move |app| {
-        let done = change::on_card(app, &ctx, &id, wanted, &ask)?;
-        let to = if done.applied.event == EventKind::Deleted {
-            format!("/?geloescht={id}")
-        } else {
-            format!("/karten/{}", done.applied.card)
-        };
-        Ok(see_other(&to))
+    let done = change::on_card(app, ctx, id, wanted, &ask)?;
+    if event == EventKind::Deleted {
+        return Ok(see_other(&format!("/?geloescht={id}")));
+    }
+    Ok(match form.get("zu").and_then(own_page) {
+        Some(page) => see_other(page),
+        None => see_other(&format!("/karten/{}", done.applied.card)),
     })
-    .await
-}
-
-async fn change_and_return(
-    app: Arc<App>,
-    ctx: Ctx,
-    id: String,
-    form: Form,
-    change: impl FnOnce(&App, &Ctx, &CardId, &Form) -> Result<(), Problem> + Send + 'static,
-) -> Result<Response, Problem> {
-    let typed = form.0.clone();
-    let ctx = ctx.with_form(&form);
-    let id = card_id(&id)?;
-    let done = blocking(&app, move |app| {
-        change(app, &ctx, &id, &form)?;
-        Ok(see_other(&format!("/karten/{id}")))
-    });
-    done.await.map_err(|problem| problem.form(typed))
 }
 
 /// `POST /karten/{id}/parent`
@@ -188,37 +237,86 @@ pub(crate) async fn parent(
     Path(id): Path<String>,
     FormBody(form): FormBody,
 ) -> Result<Response, Problem> {
-    change_and_return(app, ctx, id, form, |app, ctx, id, form| {
-        let parent = change::parent_id(form.get("parent_id").unwrap_or_default().trim())?;
-        change::set_parent(app, ctx, id, parent.as_ref())
+    let id = card_id(&id)?;
+    let ctx = ctx.with_form(&form);
+    blocking(&app, move |app| {
+        let done = change::parent_id(form.get("parent_id").unwrap_or_default())
+            .and_then(|parent| change::set_parent(app, &ctx, &id, parent.as_ref()));
+        done.map_err(|problem| problem.form(form.0.clone()))?;
+        Ok(see_other(&format!("/karten/{id}")))
     })
     .await
 }
 
-/// `POST /karten/{id}/profil`
+/// `POST /karten/{id}/profile`
 pub(crate) async fn profile(
     State(app): State<Arc<App>>,
     ctx: Ctx,
     Path(id): Path<String>,
     FormBody(form): FormBody,
 ) -> Result<Response, Problem> {
-    change_and_return(app, ctx, id, form, |app, ctx, id, form| {
-        let iterations = match form.text("iterations") {
-            Some(text) => Some(text.parse().map_err(|_| Problem::new(422, "invalid").field("iterations"))?),
-            None => None,
-        };
-        let choice = Choice { profile: form.text("profile"), reason: form.text("reason"), iterations };
-        change::set_choice(app, ctx, id, choice)
+    let id = card_id(&id)?;
+    let ctx = ctx.with_form(&form);
+    blocking(&app, move |app| {
+        let done = choice(&form).and_then(|choice| change::set_choice(app, &ctx, &id, choice));
+        done.map_err(|problem| problem.form(form.0.clone()))?;
+        Ok(see_other(&format!("/karten/{id}")))
     })
     .await
 }
 
-/// `GET /karten/neu`
-pub(crate) async fn new(State(app): State<Arc<App>>, ctx: Ctx) -> Result<Response, Problem> {
-    ctx.operator()?;
+fn choice(form: &Form) -> Result<Choice, Problem> {
+    let iterations = match form.text("iterations").map(|text| text.parse()) {
+        None => None,
+        Some(Ok(number)) => Some(number),
+        Some(Err(_)) => {
+            return Err(Problem::new(422, "invalid")
+                .field("iterations")
+                .detail_key("problem.iterations", &[]));
+        }
+    };
+    Ok(Choice { profile: form.text("profile"), reason: form.text("reason"), iterations })
+}
+
+/// `GET /karten/{id}/rohtext`: somebody else's text, as a file that can do nothing.
+pub(crate) async fn raw(
+    State(app): State<Arc<App>>,
+    _: Ctx,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let id = card_id(&id)?;
     blocking(&app, move |app| {
         let world = app.world()?;
-        html(app, "new.html", minijinja::context! { frame => Serde(frame(app, &ctx, &world)) })
+        let card = change::known(&world, &id)?;
+        let reader = app.repository.reader(&world.board).ok();
+        let source = source_text(reader.as_ref(), card).ok().flatten();
+        let source = source.ok_or_else(|| Problem::new(404, "not-found"))?;
+        Ok(attachment(&format!("{id}.md"), source))
+    })
+    .await
+}
+
+/// A text that is downloaded, never opened as a page. `name` is of ASCII letters, digits, `-` and `.`.
+fn attachment(name: &str, text: String) -> Response {
+    let mut response = (StatusCode::OK, text).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CSP_SANDBOX));
+    let disposition = HeaderValue::from_str(&format!("attachment; filename=\"{name}\""));
+    let disposition = disposition.unwrap_or(HeaderValue::from_static("attachment"));
+    headers.insert(header::CONTENT_DISPOSITION, disposition);
+    response
+}
+
+/// `GET /karten/neu`
+pub(crate) async fn new(State(app): State<Arc<App>>, ctx: Ctx) -> Result<Response, Problem> {
+    blocking(&app, move |app| {
+        let world = app.world()?;
+        let context = minijinja::context! {
+            frame => Serde(frame(app, &ctx, &world)),
+            max_title => board_core::model::card::MAX_TITLE_CHARS,
+        };
+        html(app, "new.html", context)
     })
     .await
 }
@@ -230,10 +328,48 @@ pub(crate) async fn create(
     FormBody(form): FormBody<TEXT_BODY_CAP>,
 ) -> Result<Response, Problem> {
     let ctx = ctx.with_form(&form);
-    let (title, text) = (form.text("title").unwrap_or_default(), form.text("text").unwrap_or_default());
-    let done = blocking(&app, move |app| {
-        let done = change::create_idea(app, &ctx, &title, &text)?;
-        Ok(see_other(&format!("/karten/{}", done.applied.card)))
-    });
-    done.await.map_err(|problem| problem.form(form.0))
+    blocking(&app, move |app| do_create(app, &ctx, &form).map_err(|problem| problem.form(form.0.clone())))
+        .await
+}
+
+fn do_create(app: &App, ctx: &Ctx, form: &Form) -> Result<Response, Problem> {
+    if form.get("kind").is_some_and(|kind| kind != Phase::Idee.id()) {
+        return Err(Problem::new(422, "invalid").field("kind").detail_key("problem.kind", &[]));
+    }
+    let title = form.text("title").unwrap_or_default();
+    let done = change::create_idea(app, ctx, &title, form.get("text").unwrap_or_default())?;
+    Ok(see_other(&format!("/karten/{}", done.applied.card)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn front_matter_is_shown_and_not_rendered_as_text() {
+        let document = Document::of("---\nprofil: stark\nparent: ziel\n---\n# Titel\n\nText.\n");
+        assert_eq!(document.profile.as_deref(), Some("stark"));
+        assert_eq!(document.parent.as_deref(), Some("ziel"));
+        assert!(document.front.unwrap().contains("profil: stark"));
+        let html = document.html.unwrap();
+        assert!(html.contains("<h1>Titel</h1>") && !html.contains("profil"), "{html}");
+    }
+
+    #[test]
+    fn a_raw_text_is_a_file_and_not_a_page() {
+        let response = attachment("board-limit.md", "<script>".to_owned());
+        let header = |name| response.headers().get(name).unwrap().to_str().unwrap();
+        assert_eq!(header("content-disposition"), "attachment; filename=\"board-limit.md\"");
+        assert_eq!(header("content-type"), "text/plain; charset=utf-8");
+        assert!(header("content-security-policy").contains("sandbox"));
+    }
+
+    #[test]
+    fn a_budget_is_a_number_or_nothing() {
+        let form =
+            |text: &str| Form(vec![("iterations".into(), text.into()), ("profile".into(), " ".into())]);
+        assert_eq!(choice(&form("")).unwrap(), Choice::default());
+        assert_eq!(choice(&form(" 7 ")).unwrap().iterations, Some(7));
+        assert_eq!(choice(&form("viele")).unwrap_err().status, 422);
+    }
 }

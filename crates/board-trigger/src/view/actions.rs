@@ -220,9 +220,7 @@ pub(crate) fn buttons(board: &Board, card: &Card, undo_seconds: u32, language: L
             let tone = if matches!(event, EventKind::Deleted | EventKind::Discarded | EventKind::CancelAsked)
             {
                 "danger"
-            } else if !matches!(event, EventKind::Archived | EventKind::DoneOutside | EventKind::SplitStarted)
-                && std::mem::take(&mut main)
-            {
+            } else if !is_beside_the_point(event) && std::mem::take(&mut main) {
                 "main"
             } else {
                 "plain"
@@ -236,6 +234,19 @@ pub(crate) fn buttons(board: &Board, card: &Card, undo_seconds: u32, language: L
             Some(Action { event: event.id(), label: label(event), hint, needs: needs(event)?, tone })
         })
         .collect()
+}
+
+/// What is possible but not what one usually wants next.
+fn is_beside_the_point(event: EventKind) -> bool {
+    matches!(
+        event,
+        EventKind::Archived
+            | EventKind::DoneOutside
+            | EventKind::SplitStarted
+            | EventKind::SentBack
+            | EventKind::AcceptedByHand
+            | EventKind::TakenBack
+    )
 }
 
 /// The kind of an event by its id.

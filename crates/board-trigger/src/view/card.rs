@@ -3,7 +3,7 @@ use board_core::edge::settings::Language;
 use board_core::model::board::{Board, Policy};
 use board_core::model::card::{Card, CardId, Step};
 use board_core::model::fanout::ChildState;
-use board_core::model::job::Speaker;
+use board_core::model::job::{JobType, Speaker};
 use board_core::model::marker::review::Decision;
 use board_core::model::phase::Phase;
 use board_core::model::profile::RoleName;
@@ -508,4 +508,9 @@ pub(crate) fn report_page(
         html,
         outdated: report.commit.is_some() && report.commit.as_ref() != newest,
     }
+}
+
+/// The kind of work that a page names.
+pub(crate) fn job_label(kind: JobType, language: Language) -> String {
+    t(language, &format!("job.type.{}", kind.id()), &[])
 }

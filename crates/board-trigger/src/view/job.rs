@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::text;
+use crate::i18n::t;
 use crate::world::World;
 
 /// Where a job can be, as the catalogue names it.
@@ -20,6 +21,8 @@ pub(crate) const PLACES: [&str; 6] = ["parked", "nowhere", "inbox", "running", "
 
 /// Largest part of a log that is answered at once, in bytes.
 pub(crate) const MAX_LOG_PART: u64 = 512 * 1024;
+/// Lines of a log that a page shows at most.
+pub(crate) const MAX_LOG_LINES: usize = 5_000;
 /// Ended jobs that the list shows.
 const ENDED_SHOWN: usize = 20;
 
@@ -308,6 +311,11 @@ pub(crate) fn read_log(logs: &Path, job: JobRef, offset: Option<u64>) -> anyhow:
         })
         .collect();
     Ok(LogPart { offset: from + skip as u64, next_offset: from + end as u64, size, lines })
+}
+
+/// The place of a job in words.
+pub(crate) fn place_label(place: &str, language: Language) -> String {
+    t(language, &format!("place.{place}"), &[])
 }
 
 #[cfg(test)]
