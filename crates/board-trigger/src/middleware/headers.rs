@@ -9,11 +9,11 @@ pub(crate) const CSP: &str = "default-src 'none'; script-src 'self'; style-src '
 /// For raw text that somebody else wrote: opened in a tab it can do nothing.
 pub(crate) const CSP_SANDBOX: &str = "default-src 'none'; sandbox; frame-ancestors 'none'";
 
-const PERMISSIONS: &str = "accelerometer=(), autoplay=(), bluetooth=(), camera=(), clipboard-read=(), \
+const PERMISSIONS: &str = "accelerometer=(), autoplay=(), camera=(), clipboard-read=(), \
      display-capture=(), encrypted-media=(), fullscreen=(), gamepad=(), geolocation=(), gyroscope=(), hid=(), \
      idle-detection=(), local-fonts=(), magnetometer=(), microphone=(), midi=(), payment=(), \
      picture-in-picture=(), publickey-credentials-get=(), screen-wake-lock=(), serial=(), storage-access=(), \
-     usb=(), web-share=(), xr-spatial-tracking=()";
+     usb=(), xr-spatial-tracking=()";
 
 /// Adds them; a handler that set one of `Content-Security-Policy` and `Cache-Control` meant it.
 pub(crate) fn add(headers: &mut HeaderMap) {
