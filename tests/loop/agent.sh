@@ -5,6 +5,7 @@
 #   nothing-* changes nothing        fail-*  ends with exit code 3 after a change
 #   slow-*    works for a while      hang-*  works until it is stopped
 #   loop-*    (codex events) never stops to use tools
+#   noisy-*   prints 150,000 lines first
 #   mute-*    the reviewer gives no verdict
 set -eu
 prompt=$(cat)
@@ -33,6 +34,7 @@ builder)
         echo angefangen >>src/text.txt
         # One that is gone on with is done at once.
         [ "$(grep -c '^angefangen$' src/text.txt)" -gt 1 ] || sleep 600 ;;
+    noisy-*) seq -f 'Zeile %g von vielen, so lang wie eine gewoehnliche Ausgabe' 1 150000 ;;
     loop-*)
         echo Schleife >>src/text.txt
         while :; do tool; sleep 0.05; done ;;

@@ -11,6 +11,7 @@ use board_core::edge::reconcile;
 use board_core::edge::settings::{AuthMode, Listen, Settings};
 use board_core::edge::store::{Held, Store};
 use board_core::model::board::{Board, Policy};
+use board_core::model::card::CardId;
 use board_core::model::job::JobRef;
 use board_core::model::pending::{Place, QueueView};
 
@@ -138,6 +139,30 @@ impl App {
     pub(crate) fn world(&self) -> Result<World, Problem> {
         let board = self.board()?;
         let documents = self.repository.look(&board);
+        let asked: Vec<JobRef> = board.running().map(|(_, job)| job.reference()).collect();
+        let queue = self.queue.view(&asked, false).map_err(queue_problem)?;
+        let runs = self.runs(&queue);
+        Ok(World { board, documents, queue, runs, now: clock::now() })
+    }
+
+    /// The same for one card and its family: what a click needs, whatever else there is; blocking.
+    ///
+    /// # Errors
+    /// If state or queue cannot be read.
+    pub(crate) fn world_of(&self, ids: &[&CardId]) -> Result<World, Problem> {
+        let board = self.board()?;
+        let mut wanted: Vec<CardId> = Vec::new();
+        for id in ids {
+            wanted.push((*id).clone());
+            let Some(card) = board.cards.get(*id) else { continue };
+            let family = card.parent.iter().chain(&card.children).cloned().map(CardId::Slug);
+            // Those with an entry are known from the state.
+            wanted.extend(family.filter(|other| !board.cards.contains_key(other)));
+        }
+        let wanted: Vec<&CardId> = wanted.iter().collect();
+        // A repository that cannot be read stops no cancel; what needs it is refused where it is read.
+        let documents =
+            self.repository.look_at(&board, &wanted).unwrap_or_else(|_| self.repository.look(&board));
         let asked: Vec<JobRef> = board.running().map(|(_, job)| job.reference()).collect();
         let queue = self.queue.view(&asked, false).map_err(queue_problem)?;
         let runs = self.runs(&queue);

@@ -64,7 +64,7 @@ pub(crate) struct Done {
 /// Why not; nothing was changed then.
 pub(crate) fn on_card(app: &App, ctx: &Ctx, id: &CardId, wanted: Wanted, ask: &Ask) -> Result<Done, Problem> {
     ctx.operator()?;
-    let world = app.world()?;
+    let world = app.world_of(&[id])?;
     let result = decide(app, ctx, &world, id, wanted, ask);
     let action = match wanted {
         Wanted::Event(event) => event.id(),
@@ -299,7 +299,8 @@ pub(crate) fn create_idea(app: &App, ctx: &Ctx, title: &str, text: &str) -> Resu
 /// Why not.
 pub(crate) fn set_parent(app: &App, ctx: &Ctx, id: &CardId, parent: Option<&CardId>) -> Result<(), Problem> {
     ctx.operator()?;
-    let world = app.world()?;
+    let both: Vec<&CardId> = std::iter::once(id).chain(parent).collect();
+    let world = app.world_of(&both)?;
     let result = (|| {
         let card = known(&world, id)?;
         if !ctx.matches(card_rev(&world, card)) {
@@ -337,7 +338,7 @@ pub(crate) fn set_choice(
     choice: board_core::model::profile::Choice,
 ) -> Result<(), Problem> {
     ctx.operator()?;
-    let world = app.world()?;
+    let world = app.world_of(&[id])?;
     let text = choice.profile.clone();
     let result = (|| {
         let card = known(&world, id)?;

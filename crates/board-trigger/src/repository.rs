@@ -129,6 +129,17 @@ impl Repository {
         inner.last.clone()
     }
 
+    /// Looks at the documents of these cards alone; blocking. Nothing of it is kept.
+    ///
+    /// # Errors
+    /// If the repository cannot be read.
+    pub(crate) fn look_at(&self, board: &Board, ids: &[&CardId]) -> anyhow::Result<Arc<Documents>> {
+        let reader = self.reader(board)?;
+        let slugs: Vec<_> = ids.iter().filter_map(|id| id.slug()).cloned().collect();
+        let catalogue = reader.look_at(board, &slugs)?;
+        Ok(Arc::new(documents_of(&reader, catalogue, board)))
+    }
+
     /// For reading single documents and for orders; blocking.
     ///
     /// # Errors
@@ -158,28 +169,33 @@ impl Repository {
     fn scan(&self, inner: &mut Inner, board: &Board) -> anyhow::Result<Documents> {
         let reader = self.opened(inner, board)?.clone();
         let catalogue = reader.scan(board, &mut inner.cache)?;
-        let mut broken: Vec<Broken> = catalogue
-            .broken
-            .iter()
-            .map(|broken| Broken { path: broken.path.clone(), reason: broken.reason.clone() })
-            .collect();
-        let mut seeds = BTreeMap::new();
-        for slug in catalogue.slugs() {
-            let id = CardId::Slug(slug.clone());
-            if board.cards.contains_key(&id) {
-                continue;
+        Ok(documents_of(&reader, catalogue, board))
+    }
+}
+
+/// What a catalogue says, with the cards that have no entry.
+fn documents_of(reader: &Reader, catalogue: Catalogue, board: &Board) -> Documents {
+    let mut broken: Vec<Broken> = catalogue
+        .broken
+        .iter()
+        .map(|broken| Broken { path: broken.path.clone(), reason: broken.reason.clone() })
+        .collect();
+    let mut seeds = BTreeMap::new();
+    for slug in catalogue.slugs() {
+        let id = CardId::Slug(slug.clone());
+        if board.cards.contains_key(&id) {
+            continue;
+        }
+        match catalogue.seed_card(slug) {
+            Seed::Card(card) => {
+                seeds.insert(id, *card);
             }
-            match catalogue.seed_card(slug) {
-                Seed::Card(card) => {
-                    seeds.insert(id, *card);
-                }
-                Seed::Nothing => {}
-                Seed::Broken(reason) => {
-                    broken.push(Broken { path: format!("docs/board/{slug}.yaml"), reason });
-                }
+            Seed::Nothing => {}
+            Seed::Broken(reason) => {
+                broken.push(Broken { path: format!("docs/board/{slug}.yaml"), reason });
             }
         }
-        let branch = Some(reader.branch().to_owned());
-        Ok(Documents { catalogue: Some(catalogue), seeds, broken, trouble: None, branch })
     }
+    let branch = Some(reader.branch().to_owned());
+    Documents { catalogue: Some(catalogue), seeds, broken, trouble: None, branch }
 }

@@ -150,7 +150,7 @@ fn done_json(app: &App, world: &World, done: &Done) -> DoneJson {
 
 /// 202 with a job, else 200; the `ETag` is that of the card.
 fn answer(app: &App, done: &Done) -> Result<Response, Problem> {
-    let world = app.world()?;
+    let world = app.world_of(&[&done.applied.card])?;
     let status = if done.applied.job.is_some() { StatusCode::ACCEPTED } else { StatusCode::OK };
     let mut response = json_response(status, &done_json(app, &world, done))?;
     if let Some(card) = world.card(&done.applied.card) {
@@ -201,7 +201,7 @@ pub(crate) async fn get(
 ) -> Result<Response, Problem> {
     let id = card_id(&id)?;
     blocking(&app, move |app| {
-        let world = app.world()?;
+        let world = app.world_of(&[&id])?;
         if let Some(moved) = moved(&world, &id, "/api/board/cards") {
             return Ok(moved);
         }
@@ -225,7 +225,7 @@ pub(crate) async fn create(
     }
     blocking(&app, move |app| {
         let done = change::create_idea(app, &ctx, &body.title, &body.text)?;
-        let world = app.world()?;
+        let world = app.world_of(&[&done.applied.card])?;
         let card = change::known(&world, &done.applied.card)?;
         let mut response =
             json_response(StatusCode::CREATED, &crate::view::card::json(&world, card, &app.policy))?;
@@ -328,7 +328,7 @@ async fn card_after(
     let id = card_id(id)?;
     blocking(&app, move |app| {
         change(app, &ctx, &id)?;
-        let world = app.world()?;
+        let world = app.world_of(&[&id])?;
         let card = change::known(&world, &id)?;
         let mut response =
             json_response(StatusCode::OK, &crate::view::card::json(&world, card, &app.policy))?;

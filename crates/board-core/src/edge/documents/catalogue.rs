@@ -21,6 +21,7 @@ use crate::edge::files::{FileError, Kind};
 use crate::edge::git::{Oid, TreeEntry};
 use crate::model::board::Board;
 use crate::model::card::{CardId, MAX_DOCUMENT_BYTES, Source};
+use crate::model::documents::document_path;
 use crate::model::documents::{INTENT_DIR, RECORD_DIR, RESEARCH_DIR};
 use crate::model::record::{self, MAX_RECORD_BYTES, Record};
 use crate::model::slug::{Slug, excerpt};
@@ -50,6 +51,50 @@ pub struct Catalogue {
     pub broken: Vec<Broken>,
     /// Records on the branch's commit, those that cannot be read left out (they are in `broken`).
     pub records: BTreeMap<Slug, Arc<Record>>,
+}
+
+impl Documents {
+    /// These cards alone, as [`Documents::scan`] gives all: what a click needs must not cost more because there
+    /// are ten thousand others. Of two documents of one slug the one of the card's entry counts, else that of its
+    /// record, else the intent.
+    ///
+    /// # Errors
+    /// If git or the disk fails.
+    pub fn look_at(&self, board: &Board, slugs: &[Slug]) -> Result<Catalogue, DocumentsError> {
+        let mut seen = Catalogue {
+            place: self.place()?,
+            tip: self.tip()?,
+            documents: BTreeMap::new(),
+            broken: Vec::new(),
+            records: BTreeMap::new(),
+        };
+        for slug in slugs {
+            match self.record(slug)? {
+                Some(Ok(record)) => drop(seen.records.insert(slug.clone(), Arc::new(record))),
+                Some(Err(reason)) => {
+                    seen.broken.push(Broken { path: format!("{RECORD_DIR}/{slug}.yaml"), reason });
+                }
+                None => {}
+            }
+            let entry = board.cards.get(&CardId::Slug(slug.clone())).map(|card| card.source);
+            let known = entry.or_else(|| seen.records.get(slug).map(|record| record.source));
+            let sources = known.map_or_else(|| vec![Source::Intent, Source::Research], |source| vec![source]);
+            for source in sources {
+                match self.load_at(&seen.place, source, slug)? {
+                    super::Found::Document(loaded) => {
+                        seen.documents.insert(slug.clone(), Arc::new(loaded.document));
+                        break;
+                    }
+                    super::Found::Broken(reason) => {
+                        let path = document_path(source, slug).unwrap_or_default();
+                        seen.broken.push(Broken { path, reason });
+                    }
+                    super::Found::Missing => {}
+                }
+            }
+        }
+        Ok(seen)
+    }
 }
 
 impl Catalogue {
