@@ -70,10 +70,10 @@ fn main() -> anyhow::Result<()> {
         let state_bytes = fs::read(store.path())?;
         let job_bytes = fs::read(queue.inbox_dir(board_core::model::job::Lane::Build).join(job.job_file()))?;
         let peer = dir.path().join("peer");
-        fs::create_dir_all(peer.join("inbox"))?;
+        fs::create_dir_all(peer.join("jobs"))?;
         let begin = Instant::now();
         write(&peer, "state.json", &state_bytes)?;
-        write(&peer.join("inbox"), &job.job_file(), &job_bytes)?;
+        write(&peer.join("jobs"), &job.job_file(), &job_bytes)?;
         theirs.push(begin.elapsed());
 
         // The state stays as small as that of a board at work.
