@@ -31,8 +31,10 @@ fn a_failed_build_keeps_its_work_under_a_ref_and_can_be_discarded() {
     assert_eq!(world.call("fail-eins", "discard").status, 200);
     assert_eq!(world.phase("fail-eins"), "geplant");
     world.wait("the worktree to go", || (!world.path("state/worktrees/fail-eins-1").exists()).then_some(()));
+    world.wait("git to forget it", || {
+        (world.git(&["worktree", "list"]).unwrap().lines().count() == 1).then_some(())
+    });
     world.git(&["rev-parse", &name]).unwrap();
-    assert_eq!(world.git(&["worktree", "list"]).unwrap().lines().count(), 1);
 }
 
 #[test]
