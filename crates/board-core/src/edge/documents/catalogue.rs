@@ -69,14 +69,16 @@ impl Documents {
             records: BTreeMap::new(),
         };
         for slug in slugs {
-            match self.record(slug)? {
+            let entry = board.cards.get(&CardId::Slug(slug.clone())).map(|card| card.source);
+            // An entry wins over the record, and finding one among ten thousand is what costs.
+            let record = if entry.is_some() { None } else { self.record(slug)? };
+            match record {
                 Some(Ok(record)) => drop(seen.records.insert(slug.clone(), Arc::new(record))),
                 Some(Err(reason)) => {
                     seen.broken.push(Broken { path: format!("{RECORD_DIR}/{slug}.yaml"), reason });
                 }
                 None => {}
             }
-            let entry = board.cards.get(&CardId::Slug(slug.clone())).map(|card| card.source);
             let known = entry.or_else(|| seen.records.get(slug).map(|record| record.source));
             let sources = known.map_or_else(|| vec![Source::Intent, Source::Research], |source| vec![source]);
             for source in sources {
