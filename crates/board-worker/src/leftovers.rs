@@ -88,8 +88,18 @@ mod tests {
         let mut child =
             Command::new("sleep").arg("600").env("BOARD_JOB_ID", job.to_string()).spawn().unwrap();
         let reaper = std::thread::spawn(move || child.wait().unwrap());
+        wait_until_it_carries(job);
         end_of_job(job).unwrap();
         assert!(!reaper.join().unwrap().success());
+    }
+
+    /// The environment is there a moment after the program was started.
+    fn wait_until_it_carries(job: Uuid) {
+        let deadline = Instant::now() + PATIENCE;
+        while carrying(format!("BOARD_JOB_ID={job}").as_bytes()).is_empty() {
+            assert!(Instant::now() < deadline, "the process does not show up");
+            std::thread::sleep(PAUSE);
+        }
     }
 
     #[test]
