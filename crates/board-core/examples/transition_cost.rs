@@ -24,7 +24,8 @@ const ROUNDS: u32 = 200;
 const LIMIT: f64 = 2.5;
 
 fn main() -> anyhow::Result<()> {
-    let dir = tempfile::Builder::new().prefix("transition-cost-").tempdir_in("target")?;
+    // Not /tmp, which may lie in memory, where a sync costs nothing.
+    let dir = tempfile::Builder::new().prefix("transition-cost-").tempdir_in("/var/tmp")?;
     let role = RolePolicy { profile: "standard".into(), iterations: None };
     let policy = Policy {
         undo_seconds: 0,
@@ -83,6 +84,7 @@ fn main() -> anyhow::Result<()> {
             Ok::<_, std::convert::Infallible>(())
         })?;
         fs::remove_file(queue.inbox_dir(board_core::model::job::Lane::Build).join(job.job_file()))?;
+        fs::remove_file(peer.join("jobs").join(job.job_file()))?;
     }
     let (ours, theirs) = (median(ours), median(theirs));
     eprintln!("median of {ROUNDS}: transition {ours:?}, two files {theirs:?}");

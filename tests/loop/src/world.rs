@@ -1,6 +1,7 @@
-//! One world: repository, state directory, configuration, agent, and `boardctl dev` over them.
+//! One world: repository, state directory, configuration, agent, and `boardctl dev` over them, or single daemons.
 
 use std::io::{BufRead as _, BufReader};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use board_core::model::job::Lane;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -226,6 +228,47 @@ impl World {
                 return Ok(());
             }
         }
+    }
+
+    /// Starts the trigger without the other daemons, and returns its process id once it answers.
+    ///
+    /// # Errors
+    /// If it does not answer within [`PATIENCE`].
+    pub fn start_trigger(&mut self) -> anyhow::Result<i32> {
+        // Handed over as systemd does, so that the port is known; a request waits in its backlog.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?.to_string();
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.path("dev.log"))?;
+        let mut command = self.boardctl(&["run", "trigger"]);
+        command.env("LISTEN_FDS", "1").env("LISTEN_FDS_FIRST_FD", "0").env("LISTEN_PID", "");
+        let child = command.stdin(OwnedFd::from(listener)).stdout(log.try_clone()?).stderr(log).spawn()?;
+        let pid = child.id().cast_signed();
+        self.dev = Some(child);
+        let deadline = Instant::now() + PATIENCE;
+        let client = loop {
+            anyhow::ensure!(Instant::now() < deadline, "no answer; the log:\n{}", self.log());
+            // The token comes with the trigger's first start.
+            let token = std::fs::read_to_string(self.path("state/open.token")).unwrap_or_default();
+            let client = Client { address: address.clone(), token: token.trim().to_owned() };
+            let answers =
+                || client.send("GET", "/healthz", None).is_ok_and(|answer| answer.status / 100 == 2);
+            if !client.token.is_empty() && answers() {
+                break client;
+            }
+            wait_a_little();
+        };
+        self.client = Some(client);
+        Ok(pid)
+    }
+
+    /// Starts one activation of a slot.
+    ///
+    /// # Errors
+    /// If the program cannot be started.
+    pub fn start_worker(&self, lane: Lane, slot: u32) -> anyhow::Result<Child> {
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.path("dev.log"))?;
+        let mut command = self.boardctl(&["run", "worker", "--lane", lane.id(), "--slot", &slot.to_string()]);
+        Ok(command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?)
     }
 
     /// The end of what the daemons said.
