@@ -122,10 +122,12 @@ impl Objects {
         let mut tree = format!("{root}^{{tree}}");
         let mut parts = path.split('/').peekable();
         while let Some(part) = parts.next() {
-            let Some(entries) = self.tree(&tree)? else { return Ok(None) };
-            let Some(entry) = entries.into_iter().find(|entry| entry.name == part.as_bytes()) else {
+            let Some(object) = self.object(&tree)?.filter(|object| object.kind == "tree") else {
                 return Ok(None);
             };
+            let entry = parse::find_in_tree(&object.bytes, self.raw_length, part.as_bytes())
+                .map_err(|what| self.session.broken(&what))?;
+            let Some(entry) = entry else { return Ok(None) };
             if parts.peek().is_none() {
                 return Ok(Some(entry));
             }

@@ -184,22 +184,54 @@ pub(crate) fn parse_worktrees(output: &[u8]) -> ParseResult<Vec<WorktreeRecord>>
 }
 
 /// A tree object as stored: `<mode> <name> NUL <raw object name>`, without separators.
-pub(crate) fn parse_tree(mut content: &[u8], raw_length: usize) -> ParseResult<Vec<RawEntry>> {
+pub(crate) fn parse_tree(content: &[u8], raw_length: usize) -> ParseResult<Vec<RawEntry>> {
+    let mut rest = content;
     let mut entries = Vec::new();
-    while !content.is_empty() {
-        let cut_short = || "a tree that is cut short".to_owned();
-        let space = content.iter().position(|byte| *byte == b' ').ok_or_else(cut_short)?;
-        let nul =
-            content.iter().position(|byte| *byte == 0).filter(|nul| *nul > space).ok_or_else(cut_short)?;
-        let raw = content.get(nul + 1..nul + 1 + raw_length).ok_or_else(cut_short)?;
-        entries.push(RawEntry {
-            mode: String::from_utf8_lossy(&content[..space]).into_owned(),
-            oid: Oid::from_raw(raw),
-            name: content[space + 1..nul].to_vec(),
-        });
-        content = &content[nul + 1 + raw_length..];
+    while !rest.is_empty() {
+        entries.push(first_entry(&mut rest, raw_length)?.to_owned());
     }
     Ok(entries)
+}
+
+/// The entry of a name in a raw tree. The others are only passed over: copying ten thousand of them to find one
+/// takes several times as long as git takes to send them.
+pub(crate) fn find_in_tree(content: &[u8], raw_length: usize, name: &[u8]) -> ParseResult<Option<RawEntry>> {
+    let mut rest = content;
+    while !rest.is_empty() {
+        let entry = first_entry(&mut rest, raw_length)?;
+        if entry.name == name {
+            return Ok(Some(entry.to_owned()));
+        }
+    }
+    Ok(None)
+}
+
+/// An entry where it lies in the tree's bytes.
+struct EntryIn<'a> {
+    mode: &'a [u8],
+    raw: &'a [u8],
+    name: &'a [u8],
+}
+
+impl EntryIn<'_> {
+    fn to_owned(&self) -> RawEntry {
+        RawEntry {
+            mode: String::from_utf8_lossy(self.mode).into_owned(),
+            oid: Oid::from_raw(self.raw),
+            name: self.name.to_vec(),
+        }
+    }
+}
+
+/// Takes the first entry off the bytes of a tree.
+fn first_entry<'a>(content: &mut &'a [u8], raw_length: usize) -> ParseResult<EntryIn<'a>> {
+    let all = *content;
+    let cut_short = || "a tree that is cut short".to_owned();
+    let space = all.iter().position(|byte| *byte == b' ').ok_or_else(cut_short)?;
+    let nul = all.iter().position(|byte| *byte == 0).filter(|nul| *nul > space).ok_or_else(cut_short)?;
+    let raw = all.get(nul + 1..nul + 1 + raw_length).ok_or_else(cut_short)?;
+    *content = &all[nul + 1 + raw_length..];
+    Ok(EntryIn { mode: &all[..space], raw, name: &all[space + 1..nul] })
 }
 
 /// `git ls-tree -z -l`: `<mode> <type> <name of object> <size>TAB<path>`; the size is `-` for anything but blobs.
@@ -305,6 +337,11 @@ mod tests {
             assert!(parse_tree(&tree[..end], 20).is_err(), "{end}");
         }
         assert!(parse_tree(b"", 20).unwrap().is_empty());
+        for entry in entries {
+            assert_eq!(find_in_tree(&tree, 20, &entry.name).unwrap(), Some(entry));
+        }
+        assert_eq!(find_in_tree(&tree, 20, b"nobody").unwrap(), None);
+        assert!(find_in_tree(&tree[..tree.len() - 1], 20, b"nobody").is_err());
     }
 
     #[test]
