@@ -22,6 +22,14 @@ pub(crate) enum Tool {
     Nextest,
     /// Licences, sources and bans of the dependencies.
     CargoDeny,
+    /// The browser that walks over the board.
+    Chromium,
+    /// What runs the scripts that drive the browser.
+    Node,
+    /// What fetches the library that they drive it with.
+    Npm,
+    /// That library, where those scripts look for it.
+    PlaywrightCore,
 }
 
 /// Where a tool comes from.
@@ -31,16 +39,22 @@ enum Origin {
     Apt(&'static str),
     /// A crate with a program, and the version that the project was checked with.
     Cargo { name: &'static str, version: &'static str },
+    /// What the lock file of this directory names.
+    Npm(&'static str),
 }
 
 impl Tool {
-    /// The name of its program.
+    /// The name of its program, or of its directory where it is no program.
     pub(crate) fn program(self) -> &'static str {
         match self {
             Tool::Git => "git",
             Tool::Bubblewrap => "bwrap",
             Tool::Nextest => "cargo-nextest",
             Tool::CargoDeny => "cargo-deny",
+            Tool::Chromium => "chromium",
+            Tool::Node => "node",
+            Tool::Npm => "npm",
+            Tool::PlaywrightCore => "playwright-core",
         }
     }
 
@@ -50,6 +64,10 @@ impl Tool {
             Tool::Bubblewrap => Origin::Apt("bubblewrap"),
             Tool::Nextest => Origin::Cargo { name: "cargo-nextest", version: "0.9.143" },
             Tool::CargoDeny => Origin::Cargo { name: "cargo-deny", version: "0.20.2" },
+            Tool::Chromium => Origin::Apt("chromium"),
+            Tool::Node => Origin::Apt("nodejs"),
+            Tool::Npm => Origin::Apt("npm"),
+            Tool::PlaywrightCore => Origin::Npm("tests/browser"),
         }
     }
 
@@ -58,11 +76,15 @@ impl Tool {
         match self.origin() {
             Origin::Apt(package) => format!("apt-get install {package}"),
             Origin::Cargo { name, version } => format!("cargo install --locked {name}@{version}"),
+            Origin::Npm(dir) => format!("npm ci --prefix {dir}"),
         }
     }
 
     /// Is its program there?
     pub(crate) fn is_there(self) -> bool {
+        if let Origin::Npm(dir) = self.origin() {
+            return crate::root().join(dir).join("node_modules").join(self.program()).is_dir();
+        }
         search_path().iter().any(|dir| is_program(&dir.join(self.program())))
     }
 }
@@ -72,17 +94,19 @@ pub(crate) fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// Installs what is missing: packages in one go, crates one by one.
+/// Installs what is missing: packages in one go, then crates and directories of npm one by one.
 ///
 /// # Errors
 /// The first installation that failed, with its command. What came before stays.
 pub(crate) fn install(tools: &BTreeSet<Tool>) -> anyhow::Result<()> {
     let mut packages = Vec::new();
     let mut crates = Vec::new();
+    let mut dirs = Vec::new();
     for tool in tools.iter().filter(|tool| !tool.is_there()) {
         match tool.origin() {
             Origin::Apt(package) => packages.push(package),
             Origin::Cargo { name, version } => crates.push(format!("{name}@{version}")),
+            Origin::Npm(dir) => dirs.push(crate::root().join(dir)),
         }
     }
     if !packages.is_empty() {
@@ -96,6 +120,9 @@ pub(crate) fn install(tools: &BTreeSet<Tool>) -> anyhow::Result<()> {
     }
     for name in crates {
         call("cargo", &["install", "--locked", &name])?;
+    }
+    for dir in dirs {
+        call("npm", &["ci", "--no-audit", "--no-fund", "--prefix", &dir.to_string_lossy()])?;
     }
     Ok(())
 }
@@ -152,5 +179,6 @@ mod tests {
     fn a_missing_tool_is_told_with_the_line_that_brings_it() {
         assert_eq!(Tool::Bubblewrap.how(), "apt-get install bubblewrap");
         assert!(Tool::CargoDeny.how().starts_with("cargo install --locked cargo-deny@"));
+        assert_eq!(Tool::PlaywrightCore.how(), "npm ci --prefix tests/browser");
     }
 }

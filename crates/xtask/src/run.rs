@@ -61,12 +61,17 @@ pub(crate) struct Form {
 pub(crate) fn step(suite: &str, step: &Step, form: Form) -> anyhow::Result<Tally> {
     let name = format!("{suite}/{}", step.name);
     let mut arguments: Vec<&str> = Vec::new();
+    let program = match step.work {
+        Work::NodeTests(_) => "node",
+        Work::Check(_) | Work::DocTests(_) | Work::Tests(_) => "cargo",
+    };
     match step.work {
         Work::Check(what) => arguments.extend(what),
         Work::DocTests(what) => {
             arguments.extend(["test", "--doc", "--no-fail-fast"]);
             arguments.extend(what);
         }
+        Work::NodeTests(file) => arguments.extend(["--test", "--test-reporter=tap", file]),
         Work::Tests(what) if Tool::Nextest.is_there() => {
             arguments.extend(["nextest", "run", "--no-fail-fast", "--status-level", "skip"]);
             arguments.extend(["--profile", if form.long { "long" } else { "default" }]);
@@ -82,11 +87,11 @@ pub(crate) fn step(suite: &str, step: &Step, form: Form) -> anyhow::Result<Tally
             arguments.extend(what);
         }
     }
-    println!("== {name}: cargo {}", arguments.join(" "));
+    println!("== {name}: {program} {}", arguments.join(" "));
 
     let told = crate::target_dir().join("xtask").join(format!("{}.skips", name.replace('/', "-")));
     empty_file(&told)?;
-    let mut command = Command::new("cargo");
+    let mut command = Command::new(program);
     command
         .args(&arguments)
         .current_dir(crate::root())
@@ -100,13 +105,14 @@ pub(crate) fn step(suite: &str, step: &Step, form: Form) -> anyhow::Result<Tally
     if form.long {
         command.env("BOARD_TEST_LONG", "1");
     }
-    let (success, reader) = stream(&mut command).with_context(|| format!("cargo {}", arguments.join(" ")))?;
+    let (success, reader) =
+        stream(&mut command).with_context(|| format!("{program} {}", arguments.join(" ")))?;
     let told = std::fs::read_to_string(&told).with_context(|| format!("cannot read {}", told.display()))?;
     Ok(match step.work {
         Work::Check(_) if success => Tally { passed: 1, ..Tally::default() },
         Work::Check(_) => Tally::failure(name),
         Work::DocTests(_) => reader.tally(&name, success, Empty::Fine, skips::told(&told)),
-        Work::Tests(_) => reader.tally(&name, success, Empty::Wrong, skips::told(&told)),
+        Work::Tests(_) | Work::NodeTests(_) => reader.tally(&name, success, Empty::Wrong, skips::told(&told)),
     })
 }
 
@@ -158,7 +164,7 @@ enum Empty {
     Wrong,
 }
 
-/// What the lines of nextest or libtest said so far.
+/// What the lines of nextest, libtest or Node's test runner said so far.
 #[derive(Debug, Default)]
 struct Reader {
     summaries: usize,
@@ -187,8 +193,33 @@ impl Reader {
                     self.failures.insert(name.to_owned());
                 }
             }
+        } else if let Some(closing) = line.strip_prefix("# ") {
+            self.node(closing);
+        } else if let Some(rest) = line.strip_prefix("not ok ") {
+            if let Some((_, name)) = rest.split_once(" - ") {
+                self.failures.insert(name.to_owned());
+            }
+        } else if let Some((_, name)) = line.strip_prefix("ok ").and_then(|rest| rest.split_once(" - ")) {
+            if let Some((name, _)) = name.split_once(" # SKIP") {
+                self.ignored.insert(name.to_owned());
+            }
         } else if let Some((word, rest)) = line.trim_start().split_once(" [") {
             self.nextest(word.trim(), rest);
+        }
+    }
+
+    /// Node closes with a line per count: `# tests 3`, `# pass 2`, `# fail 1`, `# cancelled 0`, `# skipped 0`,
+    /// `# todo 0`; tests inside tests are among them.
+    fn node(&mut self, closing: &str) {
+        let Some((word, count)) = closing.split_once(' ') else { return };
+        let Ok(count) = count.parse::<usize>() else { return };
+        match word {
+            "tests" => self.summaries += 1,
+            "pass" => self.passed += count,
+            "skipped" => self.ignored_count += count,
+            // Todo: a test that may fail holds nothing.
+            "fail" | "cancelled" | "todo" => self.failed += count,
+            _ => {}
         }
     }
 
@@ -351,6 +382,39 @@ test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         assert_eq!((tally.passed, tally.failed), (5, 1));
         assert_eq!(tally.failures, ["core/tests: model::c"]);
         assert_eq!(tally.skipped[0].id, "model::b");
+    }
+
+    #[test]
+    fn the_test_runner_of_node_is_read() {
+        let text = "\
+TAP version 13
+# Subtest: a card is walked
+not ok 1 - a card is walked
+  ---
+  error: 'still planned'
+  ...
+ok 2 - a card is seen
+ok 3 - a card is printed # SKIP no printer
+1..3
+# tests 3
+# suites 0
+# pass 1
+# fail 1
+# cancelled 0
+# skipped 1
+# todo 0
+# duration_ms 49488.207047";
+        let tally = read(text).tally("browser/walk", false, Empty::Wrong, Vec::new());
+        assert_eq!((tally.passed, tally.failed), (1, 1));
+        assert_eq!(tally.failures, ["browser/walk: a card is walked"]);
+        assert_eq!(tally.skipped[0].id, "a card is printed");
+    }
+
+    #[test]
+    fn a_file_that_node_cannot_load_is_a_failure() {
+        let text = "not ok 1 - walk.mjs\n# tests 1\n# pass 0\n# fail 1\n# cancelled 0";
+        let tally = read(text).tally("browser/walk", false, Empty::Wrong, Vec::new());
+        assert_eq!((tally.passed, tally.failed), (0, 1));
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub(crate) enum Work {
     Tests(&'static [&'static str]),
     /// The examples in the documentation, which nextest does not run; there may be none.
     DocTests(&'static [&'static str]),
+    /// A file of tests for the test runner of Node, counted one by one.
+    NodeTests(&'static str),
 }
 
 /// All suites, in the order in which they run.
@@ -106,6 +108,27 @@ pub(crate) const SUITES: &[Suite] = &[
                 ]),
             },
             Step::tests("tests", &["-p", "loop-tests"]),
+        ],
+    },
+    Suite {
+        name: "browser",
+        minutes: 3,
+        root: false,
+        tools: &[Tool::Git, Tool::Chromium, Tool::Node, Tool::Npm, Tool::PlaywrightCore],
+        steps: &[
+            // `boardctl demo` is trigger, watcher and workers in one program.
+            Step {
+                name: "demo",
+                tools: &[],
+                carries_the_rest: true,
+                work: Work::Check(&["build", "--bins", "-p", "boardctl"]),
+            },
+            Step {
+                name: "walk",
+                tools: &[],
+                carries_the_rest: false,
+                work: Work::NodeTests("tests/browser/walk.mjs"),
+            },
         ],
     },
 ];

@@ -142,7 +142,8 @@ mod tests {
 
     #[test]
     fn a_suite_with_tests_brings_the_runner() {
-        for suite in SUITES {
+        let has_tests = |suite: &&Suite| suite.steps.iter().any(|step| matches!(step.work, Work::Tests(_)));
+        for suite in SUITES.iter().filter(has_tests) {
             assert!(tools(suite).contains(&Tool::Nextest), "{}", suite.name);
         }
     }
