@@ -5,7 +5,7 @@
 //
 // No test: how a page looks is judged by eye.
 
-import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
+import { mkdir, readFile, readdir, rename, rm, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { Demo, ROOT, browse, visit } from "./world.mjs";
 
@@ -44,6 +44,17 @@ async function idea(page, demo, title) {
 }
 
 const arrived = (page, column, id) => page.locator(`#spalte-${column} #card-${id}`).waitFor({ timeout: DRIVEN_MS });
+
+/** Lets the agent take its time from its next run on, so that it is still at work in all the pictures. */
+async function slow(demo) {
+  const agent = path.join(demo.dir, "agent/agent.sh");
+  const text = await readFile(agent, "utf8");
+  const slower = text.replace('sleep "$DEMO_SECONDS"', "sleep 6");
+  if (slower === text) throw new Error(`${agent} does not pause where it is expected to`);
+  // A running shell goes on reading the file that it began with.
+  await writeFile(`${agent}.new`, slower, { mode: (await stat(agent)).mode });
+  await rename(`${agent}.new`, agent);
+}
 
 /** Every size, scheme and language of one page. */
 async function shots(browser, demo, name, address) {
@@ -98,11 +109,17 @@ async function busy(browser) {
     await start(page, demo, "geraete-namen");
     await page.goto(demo.url.origin);
     await arrived(page, "laeuft", "geraete-namen");
-    await page.locator("#spalte-laeuft #card-geraete-namen .undo").waitFor({ state: "detached" });
-    for (const id of ["wartung-faellig", "tagebuch-suche"]) await start(page, demo, id);
+    await page.locator("#spalte-laeuft #card-geraete-namen.is-run").waitFor();
+    await slow(demo);
+    await start(page, demo, "wartung-faellig");
     await page.goto(demo.url.origin);
+    await page.locator("#spalte-laeuft #card-wartung-faellig.is-run").waitFor();
     await arrived(page, "review", "geraete-namen");
+    await start(page, demo, "tagebuch-suche");
+    await page.goto(demo.url.origin);
+    await page.locator("#spalte-laeuft #card-tagebuch-suche .undo").waitFor();
     await page.locator("#live:not([hidden])").waitFor();
+    await page.mouse.move(0, 0);
     if (process.argv.includes("--readme")) {
       await page.screenshot({ path: path.join(ROOT, "docs/board.png") });
     }
