@@ -162,6 +162,8 @@ impl Worker<'_> {
     /// The oldest job that may run; none if there is nothing to do or a stop was asked for.
     fn claim(&self, slot: &Slot, lane: Lane) -> anyhow::Result<Option<Job>> {
         let mut back_off = BACK_OFF.0;
+        // The same wait every minute would bury everything else.
+        let mut said = String::new();
         loop {
             if self.stop.asked().is_some() {
                 return Ok(None);
@@ -176,6 +178,10 @@ impl Worker<'_> {
                 Claim::OnlyHeldBack(held) => {
                     let sentence = held.first().map(|(_, why)| why.clone()).unwrap_or_default();
                     notify(&[NotifyState::Status(&format!("wartet: {sentence}"))]);
+                    if said != sentence {
+                        tracing::warn!("wartet: {sentence}");
+                        said = sentence;
+                    }
                     wake = Some(Wake::new(&[
                         WatchSpec::file(self.store.path()),
                         WatchSpec::all(self.queue.inbox_dir(lane)),

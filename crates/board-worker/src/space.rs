@@ -3,30 +3,21 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use nix::sys::statvfs::statvfs;
+use board_core::edge::space::{self, MIN_FREE};
 
 use crate::limits::OwnReason;
-use crate::words::{Language, pick, size};
-
-/// Less free space than this, in bytes, ends a build, and new ones wait (storage.md, "Worktrees").
-pub(crate) const MIN_FREE: u64 = 1 << 30;
+use crate::words::{Language, about, pick, size};
 
 /// Entries that are looked at when a worktree is measured; beyond them it counts as measured.
 const MAX_ENTRIES: usize = 2_000_000;
 
-/// Free bytes for an ordinary user on the file system of a path; none if it cannot be told.
-pub(crate) fn free(path: &Path) -> Option<u64> {
-    let stat = statvfs(path).ok()?;
-    Some(stat.blocks_available().saturating_mul(stat.fragment_size()))
-}
-
 /// The sentence for a disk that is short.
 pub(crate) fn short(path: &Path, language: Language) -> Option<String> {
-    let free = free(path).filter(|free| *free < MIN_FREE)?;
+    let free = space::short(path)?;
     Some(pick(
         language,
-        format!("Nur noch {} frei; ab {} geht es weiter", size(free), size(MIN_FREE)),
-        format!("Only {} left; work goes on from {}", size(free), size(MIN_FREE)),
+        format!("Nur noch {} frei; ab {} geht es weiter", about(free), size(MIN_FREE)),
+        format!("Only {} left; work goes on from {}", about(free), size(MIN_FREE)),
     ))
 }
 
@@ -39,8 +30,8 @@ pub(crate) fn check(worktree: &Path, limit: u64, language: Language) -> Option<O
     (used > limit).then(|| {
         OwnReason::Disk(pick(
             language,
-            format!("Der Worktree belegt {}, erlaubt sind {}", size(used), size(limit)),
-            format!("The worktree takes {}, {} are allowed", size(used), size(limit)),
+            format!("Der Worktree belegt {}, erlaubt sind {}", about(used), size(limit)),
+            format!("The worktree takes {}, {} are allowed", about(used), size(limit)),
         ))
     })
 }

@@ -35,6 +35,11 @@ pub(crate) fn size(bytes: u64) -> String {
         .map_or_else(|| format!("{bytes} B"), |(unit, name)| format!("{} {name}", bytes / unit))
 }
 
+/// Bytes that were measured, as people say them: whole MiB, rounded down, from one on.
+pub(crate) fn about(bytes: u64) -> String {
+    size(if bytes < 1 << 20 { bytes } else { bytes >> 20 << 20 })
+}
+
 /// The first line of a text, at most `chars` characters, without control characters.
 pub(crate) fn first_line(text: &str, chars: usize) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("");
@@ -57,6 +62,8 @@ mod tests {
         assert_eq!(span(Duration::from_millis(250)), "250 ms");
         assert_eq!(size(256 << 20), "256 MiB");
         assert_eq!(size(1500), "1500 B");
+        assert_eq!(about((3 << 20) + 17), "3 MiB");
+        assert_eq!(about(1500), "1500 B");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use board_core::edge::space;
 use board_core::model::job::Lane;
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -55,6 +56,12 @@ impl World {
     pub fn new(options: Options) -> anyhow::Result<World> {
         // Not below the clone: its parents need not be open to the unprivileged user.
         let dir = tempfile::Builder::new().prefix("board-loop-").tempdir_in("/var/tmp")?;
+        // Builds wait where the disk is short, and every test would wait in vain with them.
+        anyhow::ensure!(
+            space::short(dir.path()).is_none(),
+            "less than {} MiB are free in /var/tmp: make room, then run the tests again",
+            space::MIN_FREE >> 20
+        );
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755))?;
         let world = World { dir, options, dev: None, client: None };
         for name in ["repo", "state", "home", "agent", "bin"] {

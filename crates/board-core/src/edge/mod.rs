@@ -13,6 +13,7 @@ pub mod orders;
 pub mod queue;
 pub mod reconcile;
 pub mod settings;
+pub mod space;
 pub mod store;
 pub mod systemd;
 pub mod waits;

@@ -79,6 +79,12 @@ pub(crate) fn frame(app: &App, ctx: &Ctx, world: &World) -> Frame {
             href: Some("/system"),
         });
     }
+    if let Some(free) = board_core::edge::space::short(&app.settings.board.state_dir) {
+        let mib = |bytes: u64| (bytes >> 20).to_string();
+        let limit = mib(board_core::edge::space::MIN_FREE);
+        let text = say("banner.disk", &[("free", &mib(free)), ("limit", &limit)]);
+        frame.banners.insert(0, Banner { tone: "bad", text, href: Some("/system") });
+    }
     for pause in crate::view::job::pauses(world) {
         let what = pause_words(&pause, ctx.language);
         let text = say("banner.paused", &[("what", &what), ("why", &pause.reason)]);
