@@ -1,7 +1,7 @@
 //! What a transition with its published job file costs, against a program that writes the same two files.
 //!
 //! The peer creates both files beside, syncs them, renames them and syncs both directories: less cannot be
-//! durable. Both take turns in one directory, medians are compared.
+//! durable. Both take turns in one directory, each first in every other round; medians are compared.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -40,6 +40,10 @@ fn main() -> anyhow::Result<()> {
     let text =
         "# Intent: Messung\n\n".to_owned() + &"Eine Zeile des Auftrags, wie er üblich ist.\n".repeat(60);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let peer = dir.path().join("peer");
+    fs::create_dir_all(peer.join("jobs"))?;
+    // What the peer writes: the bytes that ours wrote in the same round, or in the last one where it goes first.
+    let mut bytes: Option<Written> = None;
     for round in 0..ROUNDS {
         let id = CardId::Slug(Slug::parse(&format!("messung-{round}"))?);
         let payload = Payload::Builder(BuilderPayload {
@@ -54,6 +58,10 @@ fn main() -> anyhow::Result<()> {
             resume: None,
             feedback: None,
         });
+        let peer_first = round % 2 == 1;
+        if let Some(bytes) = bytes.as_ref().filter(|_| peer_first) {
+            theirs.push(bytes.write(&peer)?);
+        }
         let begin = Instant::now();
         let mut held = store.hold()?;
         let stamp = clock::stamp("lukas");
@@ -66,16 +74,14 @@ fn main() -> anyhow::Result<()> {
         ours.push(begin.elapsed());
         drop(held);
 
-        // The same bytes as ours just wrote.
         let job = applied.job.ok_or_else(|| anyhow::anyhow!("no job"))?;
-        let state_bytes = fs::read(store.path())?;
-        let job_bytes = fs::read(queue.inbox_dir(board_core::model::job::Lane::Build).join(job.job_file()))?;
-        let peer = dir.path().join("peer");
-        fs::create_dir_all(peer.join("jobs"))?;
-        let begin = Instant::now();
-        write(&peer, "state.json", &state_bytes)?;
-        write(&peer.join("jobs"), &job.job_file(), &job_bytes)?;
-        theirs.push(begin.elapsed());
+        let job_path = queue.inbox_dir(board_core::model::job::Lane::Build).join(job.job_file());
+        let written =
+            Written { name: job.job_file(), state: fs::read(store.path())?, job: fs::read(&job_path)? };
+        if !peer_first {
+            theirs.push(written.write(&peer)?);
+        }
+        bytes = Some(written);
 
         // The state stays as small as that of a board at work.
         store.update(|board| {
@@ -83,8 +89,10 @@ fn main() -> anyhow::Result<()> {
             board.outbox.clear();
             Ok::<_, std::convert::Infallible>(())
         })?;
-        fs::remove_file(queue.inbox_dir(board_core::model::job::Lane::Build).join(job.job_file()))?;
-        fs::remove_file(peer.join("jobs").join(job.job_file()))?;
+        fs::remove_file(&job_path)?;
+        for entry in fs::read_dir(peer.join("jobs"))? {
+            fs::remove_file(entry?.path())?;
+        }
     }
     let (ours, theirs) = (median(ours), median(theirs));
     eprintln!("median of {ROUNDS}: transition {ours:?}, two files {theirs:?}");
@@ -93,6 +101,22 @@ fn main() -> anyhow::Result<()> {
         ours.as_secs_f64() / theirs.as_secs_f64()
     );
     Ok(())
+}
+
+/// What a transition wrote, for the peer to write it too.
+struct Written {
+    name: String,
+    state: Vec<u8>,
+    job: Vec<u8>,
+}
+
+impl Written {
+    fn write(&self, peer: &Path) -> std::io::Result<Duration> {
+        let begin = Instant::now();
+        write(peer, "state.json", &self.state)?;
+        write(&peer.join("jobs"), &self.name, &self.job)?;
+        Ok(begin.elapsed())
+    }
 }
 
 fn write(dir: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {

@@ -13,7 +13,8 @@ use crate::model::outcome::{Outcome, RunResult};
 use crate::model::pending::{self, QueueView, Step, Withdrawn};
 use crate::model::time::Timestamp;
 
-/// Looks of one pass at most: a withdrawn job gets its outcome by the second, the third finds nothing.
+/// Looks of one pass at most: a withdrawn job gets its outcome by the second, the third finds nothing. After a
+/// mere publication none follows.
 const LOOKS: usize = 4;
 
 /// What a pass did.
@@ -21,7 +22,7 @@ const LOOKS: usize = 4;
 pub struct Pass {
     /// What was carried out, for the journal.
     pub done: Vec<Step>,
-    /// What lay where at the last look.
+    /// What lay where at the last look, and what was published since.
     pub view: QueueView,
     /// When the next pass has something to do by itself: the end of a pause.
     pub next: Option<Timestamp>,
@@ -41,13 +42,39 @@ pub fn pass(held: &Held<'_>, queue: &Queue, now: Timestamp) -> Result<Pass, Queu
         if steps.is_empty() {
             break;
         }
+        let mut moved = false;
         for step in steps {
             act(board, queue, &step, now)?;
             fault_point!("reconcile.step");
+            moved |= !note(board, &mut pass.view, &step);
             pass.done.push(step);
+        }
+        if !moved {
+            break;
         }
     }
     Ok(pass)
+}
+
+/// Puts into the view what a step did; `false` if only another look can tell what follows from it. A look
+/// syncs every directory, which costs as much as the publication itself.
+fn note(board: &Board, view: &mut QueueView, step: &Step) -> bool {
+    match step {
+        Step::Publish(job) => {
+            let lane = board.card_of(*job).and_then(|card| card.current_job()).map(|job| job.kind.lane());
+            view.inbox.extend(lane.map(|lane| (lane, *job)));
+            true
+        }
+        Step::AskCancel(job) => {
+            view.cancels.insert(*job);
+            true
+        }
+        Step::ClearCancel(job) => {
+            view.cancels.remove(job);
+            true
+        }
+        Step::Withdraw { .. } | Step::LeaveOutcome { .. } | Step::BringBack(_) | Step::Reject { .. } => false,
+    }
 }
 
 fn act(board: &Board, queue: &Queue, step: &Step, now: Timestamp) -> Result<(), QueueError> {
