@@ -70,7 +70,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     }
     let programs = target_dir().join("release");
     // All before any: nothing is built beside a measurement.
-    cargo(&["build", "--release", "--package", "boardctl"], &programs)?;
+    let daemons = ["--package", "boardctl", "--package", "board-trigger", "--package", "board-worker"];
+    cargo(&[&["build", "--release"], &daemons[..]].concat(), &programs)?;
     for bench in &chosen {
         cargo(&["build", "--release", "--package", bench.package, "--example", bench.example], &programs)?;
     }

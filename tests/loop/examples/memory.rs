@@ -52,6 +52,7 @@ fn trigger() -> anyhow::Result<()> {
             anyhow::ensure!(answer.status == 200, "GET {path}: {}", answer.status);
         }
     }
+    eprintln!("of it {:.1} MiB are mapped from the program", mib(trigger, "RssFile")?);
     println!("trigger at {CARDS} cards, resident MiB | {:.1} | {TRIGGER_MIB}", mib(trigger, "VmRSS")?);
     wait_through(REST);
     let before = switches(trigger)?;

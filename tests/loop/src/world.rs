@@ -68,9 +68,7 @@ impl World {
             std::fs::create_dir(world.path(name))?;
         }
         std::fs::set_permissions(world.path("state"), std::fs::Permissions::from_mode(0o700))?;
-        let binary = world.path("bin/boardctl");
-        std::fs::copy(program("boardctl")?, &binary)?;
-        std::fs::set_permissions(&binary, std::fs::Permissions::from_mode(0o755))?;
+        world.install("boardctl")?;
         std::fs::write(world.path("agent/agent.sh"), AGENT)?;
         std::fs::set_permissions(world.path("agent/agent.sh"), std::fs::Permissions::from_mode(0o755))?;
         std::fs::write(world.config(), world.configuration())?;
@@ -120,6 +118,23 @@ impl World {
             extra = self.options.extra,
             seconds = self.options.agent_seconds,
         )
+    }
+
+    /// Copies a program to where the unprivileged user can run it.
+    fn install(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let path = self.path("bin").join(name);
+        if !path.exists() {
+            std::fs::copy(program(name)?, &path)?;
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
+        }
+        Ok(path)
+    }
+
+    /// A daemon's own program with this world's configuration.
+    fn daemon(&self, name: &str) -> anyhow::Result<Command> {
+        let mut command = self.command(self.install(name)?);
+        command.arg("--config").arg(self.config());
+        Ok(command)
     }
 
     /// Gives everything to the unprivileged user.
@@ -237,7 +252,7 @@ impl World {
         }
     }
 
-    /// Starts the trigger without the other daemons, and returns its process id once it answers.
+    /// Starts the trigger's own program without the other daemons, and returns its process id once it answers.
     ///
     /// # Errors
     /// If it does not answer within [`PATIENCE`].
@@ -246,7 +261,7 @@ impl World {
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?.to_string();
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.path("dev.log"))?;
-        let mut command = self.boardctl(&["run", "trigger"]);
+        let mut command = self.daemon("board-trigger")?;
         command.env("LISTEN_FDS", "1").env("LISTEN_FDS_FIRST_FD", "0").env("LISTEN_PID", "");
         let child = command.stdin(OwnedFd::from(listener)).stdout(log.try_clone()?).stderr(log).spawn()?;
         let pid = child.id().cast_signed();
@@ -268,13 +283,14 @@ impl World {
         Ok(pid)
     }
 
-    /// Starts one activation of a slot.
+    /// Starts one activation of a slot, the worker's own program.
     ///
     /// # Errors
     /// If the program cannot be started.
     pub fn start_worker(&self, lane: Lane, slot: u32) -> anyhow::Result<Child> {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.path("dev.log"))?;
-        let mut command = self.boardctl(&["run", "worker", "--lane", lane.id(), "--slot", &slot.to_string()]);
+        let mut command = self.daemon("board-worker")?;
+        command.args(["--lane", lane.id(), "--slot", &slot.to_string()]);
         Ok(command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?)
     }
 
