@@ -19,7 +19,10 @@ const MAX_EXCERPT: usize = 40;
 /// Prefixes that belong to the ids of ideas and drafts when a UUID follows.
 const RESERVED_PREFIXES: [&str; 2] = ["idea-", "draft-"];
 
-/// A valid slug: `^[a-z0-9](?:[a-z0-9-]{0,78}[a-z0-9])?$` and neither `idea-<uuid>` nor `draft-<uuid>`.
+/// The page for a new card has the address that its card would have.
+const RESERVED_WORD: &str = "neu";
+
+/// A valid slug: `^[a-z0-9](?:[a-z0-9-]{0,78}[a-z0-9])?$` and neither `idea-<uuid>` nor `draft-<uuid>` nor `neu`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Slug(String);
@@ -58,6 +61,9 @@ pub enum SlugError {
         /// The text, cut and escaped.
         excerpt: String,
     },
+    /// `neu`: the address of the page for a new card.
+    #[error("\"{RESERVED_WORD}\" is the address of the page for a new card and cannot be a slug")]
+    ReservedWord,
 }
 
 impl SlugError {
@@ -74,6 +80,11 @@ impl SlugError {
             }
             Self::BadEdge { excerpt } => {
                 format!("Der Slug „{excerpt}“ muss mit einem Buchstaben oder einer Ziffer beginnen und enden")
+            }
+            Self::ReservedWord => {
+                format!(
+                    "„{RESERVED_WORD}“ ist die Adresse der Seite für eine neue Karte und kann kein Slug sein"
+                )
             }
             Self::Reserved { excerpt } => {
                 format!(
@@ -106,6 +117,9 @@ impl Slug {
         }
         if text.starts_with('-') || text.ends_with('-') {
             return Err(SlugError::BadEdge { excerpt: excerpt(text) });
+        }
+        if text == RESERVED_WORD {
+            return Err(SlugError::ReservedWord);
         }
         if is_reserved(text) {
             return Err(SlugError::Reserved { excerpt: excerpt(text) });
@@ -193,7 +207,7 @@ impl JsonSchema for Slug {
             "maxLength": MAX_SLUG,
             "pattern": "^[a-z0-9](?:[a-z0-9-]{0,78}[a-z0-9])?$",
             "not": {
-                "pattern": "^(?:idea|draft)-(?:[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$"
+                "pattern": "^(?:neu|(?:idea|draft)-(?:[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}))$"
             }
         })
     }
@@ -271,6 +285,14 @@ mod tests {
     }
 
     #[test]
+    fn the_address_of_the_page_for_a_new_card_is_no_slug() {
+        assert_eq!(Slug::parse("neu"), Err(SlugError::ReservedWord));
+        assert!(SlugError::ReservedWord.sentence_de().contains("„neu“"));
+        assert!(!schema_accepts("neu"));
+        assert!(Slug::parse("neues").is_ok() && schema_accepts("neues"));
+    }
+
+    #[test]
     fn an_error_shows_the_text_cut_and_escaped() {
         let text = format!("\u{1b}[31m\n\u{200b}\u{202e}{}", "x".repeat(5_000));
         let error = Slug::parse(&text).unwrap_err();
@@ -304,6 +326,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_slug_reads_back_as_itself(text in "[a-z0-9]([a-z0-9-]{0,78}[a-z0-9])?") {
+            prop_assume!(text != RESERVED_WORD);
             let slug: Slug = text.parse().unwrap();
             prop_assert_eq!(slug.as_str(), &text);
             prop_assert_eq!(slug.to_string(), text);

@@ -10,7 +10,7 @@ use crate::house::{House, PATIENCE};
 fn documents_are_cards_and_what_is_none_is_named() {
     let house = House::open();
     let intents = house.repository().join("docs/intent");
-    std::fs::write(intents.join("neu.md"), "# Noch nicht im Commit\n").unwrap();
+    std::fs::write(intents.join("neue.md"), "# Noch nicht im Commit\n").unwrap();
     std::fs::write(intents.join("Falsch Benannt.md"), "# x\n").unwrap();
     std::os::unix::fs::symlink("/etc/passwd", intents.join("link.md")).unwrap();
     let board = house.get("/api/board").json();

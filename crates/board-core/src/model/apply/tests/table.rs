@@ -22,7 +22,7 @@ fn events(source: Source) -> Vec<Event> {
     let review =
         Payload::Review(ReviewPayload { intent: document(), commit: "c".repeat(40), base: "a".repeat(40) });
     let started = if source == Source::Research { research.clone() } else { builder(2, false) };
-    let slug = || Slug::parse("neu").unwrap();
+    let slug = || Slug::parse("neuer").unwrap();
     vec![
         Event::Started { payload: started },
         Event::SplitStarted { payload: split.clone() },
