@@ -107,14 +107,8 @@ impl SandboxPlan {
 
     fn arguments(&self) -> Vec<OsString> {
         let mut args = Arguments(Vec::new());
-        for flag in [
-            "--unshare-pid",
-            "--unshare-ipc",
-            "--unshare-uts",
-            "--unshare-cgroup-try",
-            "--die-with-parent",
-            "--new-session",
-        ] {
+        for flag in ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session"]
+        {
             args.flag(flag);
         }
         match self.network {
