@@ -12,6 +12,7 @@ mod run;
 pub mod runtimes;
 pub mod sandbox;
 mod space;
+mod status;
 pub mod stop;
 pub mod supervise;
 pub mod words;

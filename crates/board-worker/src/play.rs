@@ -13,7 +13,6 @@ use board_core::edge::queue::recover::Progress as Shown;
 use board_core::edge::settings::{EventsFormat, Runtime, RuntimeKind, SandboxMode, SandboxNetwork, Settings};
 use board_core::model::job::Job;
 use board_core::model::outcome::{OUTCOME_SCHEMA, Outcome, RunResult, Usage, cut_sentence};
-use sd_notify::NotifyState;
 
 use crate::limits::{DISK_CHECK_EVERY, MAX_LINE_BYTES, MAX_OUTPUT_BYTES, OwnReason, RunLimits};
 use crate::log::{MAX_LOG_BYTES, RunLog};
@@ -25,6 +24,7 @@ use crate::runtimes::conclude::{not_startable, says_not_startable};
 use crate::runtimes::{Adapter, Conclusion, Reading, RunSpec, conclude};
 use crate::sandbox::{Bind, HostRoot, Mode, Network, SandboxPlan, program_binds, resolve_program};
 use crate::space;
+use crate::status::{self, Status};
 use crate::stop::StopWatch;
 use crate::supervise::{Ended, Progress, Run, SuperviseError, supervise};
 use crate::words::{Language, pick};
@@ -33,8 +33,6 @@ use crate::words::{Language, pick};
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin";
 /// The sandbox's program.
 const BUBBLEWRAP: &str = "bwrap";
-/// How long systemd is to wait for the next sign of a worker that turns, microseconds.
-const EXTEND_USEC: u32 = 60_000_000;
 
 /// What a role shows its agent.
 #[derive(Debug, Default)]
@@ -57,6 +55,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) slot: &'a Slot,
     pub(crate) stop: &'a StopWatch,
+    pub(crate) status: &'a Status,
     /// The slot's own directory, emptied before and after a run.
     pub(crate) directory: PathBuf,
 }
@@ -199,6 +198,8 @@ impl Stage<'_> {
         };
         let mut watch = self.watch(job, view);
         let ended = supervise(&run, adapter.as_mut(), &mut log, self.stop, &mut watch);
+        let saves = pick(self.language(), "das Ergebnis wird gesichert", "the result is being saved");
+        self.status.begins(&status::of_job(job, &saves));
         let ended = match ended {
             Ok(ended) => ended,
             Err(SuperviseError::NotStarted(error)) => {
@@ -329,14 +330,9 @@ impl Stage<'_> {
             if let Err(error) = self.slot.write_progress(&shown) {
                 tracing::debug!("{error}");
             }
-            let status = format!(
-                "{} {}: {}/{} Iterationen",
-                job.kind.id(),
-                job.card_id,
-                progress.iterations,
-                progress.limit
-            );
-            notify(&[NotifyState::Status(&status), NotifyState::ExtendTimeoutUsec(EXTEND_USEC)]);
+            let doing =
+                status::iteration(self.language(), progress.iterations, progress.limit, &progress.activity);
+            self.status.turned(&status::of_job(job, &doing));
             if measured_at.elapsed() < DISK_CHECK_EVERY {
                 return None;
             }
@@ -386,13 +382,6 @@ impl Stage<'_> {
 /// The lock file of a slot's sandbox.
 pub(crate) fn sandbox_lock(state_dir: &Path, slot: &str) -> PathBuf {
     state_dir.join("locks").join(format!("sandbox-{slot}.lock"))
-}
-
-/// Tells systemd something, where it listens.
-pub(crate) fn notify(states: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(states) {
-        tracing::debug!("sd_notify: {error}");
-    }
 }
 
 /// The reader of a runtime; none for one that this version does not play.

@@ -23,12 +23,12 @@ use board_core::model::board::Board;
 use board_core::model::job::{Job, Lane};
 use board_core::model::outcome::{Outcome, RunResult};
 use nix::sys::signal::{SigSet, Signal};
-use sd_notify::NotifyState;
 use uuid::Uuid;
 
-use crate::play::{Stage, notify, sandbox_lock};
+use crate::play::{Stage, sandbox_lock};
+use crate::status::{self, Status};
 use crate::stop::{self, Stop, StopWatch};
-use crate::words::Language;
+use crate::words::{Language, pick};
 use crate::{leftovers, roles, space};
 
 /// Back-off of a worker that cannot go on, from the first to the longest pause.
@@ -50,6 +50,7 @@ pub fn run(settings: &Settings, lane: Lane, number: u32) -> anyhow::Result<()> {
         queue: Queue::open(&state_dir, true)?,
         stop,
         wish,
+        status: Status::new(),
     };
     worker.store.read()?;
     let Some(slot) = worker.acquire(lane, number)? else { return Ok(()) };
@@ -74,6 +75,7 @@ struct Worker<'a> {
     queue: Queue,
     stop: StopWatch,
     wish: Stop,
+    status: Status,
 }
 
 impl Worker<'_> {
@@ -97,7 +99,11 @@ impl Worker<'_> {
             match Slot::try_acquire(&self.queue, lane, number) {
                 Ok(slot) => return Ok(Some(slot)),
                 Err(QueueError::Lock(LockError::Busy { .. })) => {
-                    notify(&[NotifyState::Status("wartet auf den Slot, den ein anderer Worker hält")]);
+                    self.status.waits(&pick(
+                        self.language(),
+                        "wartet auf den Slot, den ein anderer Worker hält",
+                        "waits for the slot, which another worker holds",
+                    ));
                     if self.pause(LOCK_PAUSE) {
                         return Ok(None);
                     }
@@ -111,11 +117,21 @@ impl Worker<'_> {
     fn recover(&self, slot: &Slot) -> anyhow::Result<()> {
         let mut back_off = BACK_OFF.0;
         loop {
+            self.status.begins(&pick(
+                self.language(),
+                "sieht nach, was ein früherer Lauf ließ",
+                "looks at what an earlier run left",
+            ));
             let gone = || -> anyhow::Result<()> {
                 self.end_leftovers(slot)?;
                 self.wait_gone(&slot.name().to_string())
             };
-            match slot.recover(gone, |job| roles::save(self.settings, job)) {
+            let save = |job: &Job| {
+                let saves = pick(self.language(), "die Arbeit wird gesichert", "the work is being saved");
+                self.status.begins(&status::of_job(job, &saves));
+                roles::save(self.settings, job)
+            };
+            match slot.recover(gone, save) {
                 Ok(recovered) => {
                     for job in recovered.interrupted {
                         tracing::warn!("{job}: unterbrochen gefunden; die Arbeit ist gesichert");
@@ -128,7 +144,7 @@ impl Worker<'_> {
                 Err(error @ (RecoverError::Work(_) | RecoverError::Queue(_))) => {
                     let sentence = format!("die Wiederherstellung kommt nicht voran: {error}");
                     tracing::error!("{sentence}");
-                    notify(&[NotifyState::Status(&sentence)]);
+                    self.status.waits(&sentence);
                     anyhow::ensure!(!self.pause(back_off), "{sentence}");
                     back_off = (back_off * 2).min(BACK_OFF.1);
                 }
@@ -152,7 +168,11 @@ impl Worker<'_> {
         let path = sandbox_lock(&self.settings.board.state_dir, slot);
         let mut pause = Duration::from_millis(20);
         while leftovers::is_locked(&path).with_context(|| path.display().to_string())? {
-            notify(&[NotifyState::Status("wartet, bis der frühere Lauf ganz zu Ende ist")]);
+            self.status.waits(&pick(
+                self.language(),
+                "wartet, bis der frühere Lauf ganz zu Ende ist",
+                "waits until the earlier run is over",
+            ));
             thread::sleep(pause);
             pause = (pause * 2).min(BACK_OFF.0);
         }
@@ -177,7 +197,11 @@ impl Worker<'_> {
                 Claim::NothingToDo => return Ok(None),
                 Claim::OnlyHeldBack(held) => {
                     let sentence = held.first().map(|(_, why)| why.clone()).unwrap_or_default();
-                    notify(&[NotifyState::Status(&format!("wartet: {sentence}"))]);
+                    self.status.waits(&pick(
+                        self.language(),
+                        format!("wartet: {sentence}"),
+                        format!("waits: {sentence}"),
+                    ));
                     if said != sentence {
                         tracing::warn!("wartet: {sentence}");
                         said = sentence;
@@ -199,7 +223,7 @@ impl Worker<'_> {
                 Claim::CannotMove { name, error } => {
                     let sentence = format!("{name} lässt sich nicht bewegen: {error}");
                     tracing::error!("{sentence}");
-                    notify(&[NotifyState::Status(&sentence)]);
+                    self.status.waits(&sentence);
                     back_off = (back_off * 2).min(BACK_OFF.1);
                     back_off
                 }
@@ -207,7 +231,6 @@ impl Worker<'_> {
             match wake.as_mut() {
                 Some(wake) => {
                     self.wish.also_wake(wake.waker());
-                    notify(&[NotifyState::ExtendTimeoutUsec(120_000_000)]);
                     wake.wait(Some(Instant::now() + until));
                 }
                 None => {
@@ -240,12 +263,20 @@ impl Worker<'_> {
     /// Plays the role; whatever goes wrong becomes an outcome.
     fn play(&self, slot: &Slot, job: &Job) -> Outcome {
         let directory = self.settings.board.state_dir.join("runs").join(slot.name().to_string());
-        let stage = Stage { settings: self.settings, slot, stop: &self.stop, directory: directory.clone() };
+        let stage = Stage {
+            settings: self.settings,
+            slot,
+            stop: &self.stop,
+            status: &self.status,
+            directory: directory.clone(),
+        };
         let cancel = watch_cancel(self.queue.clone(), job.id, self.wish.clone());
         let outcome = cancel
             .and_then(|()| make_ready(&directory, &stage.sandbox_lock()))
             .and_then(|()| {
                 self.life(job, "Lauf beginnt");
+                let prepares = pick(self.language(), "wird vorbereitet", "is being prepared");
+                self.status.begins(&status::of_job(job, &prepares));
                 roles::play(&stage, job)
             })
             .unwrap_or_else(|error| {
@@ -274,13 +305,19 @@ impl Worker<'_> {
                 Err(error) => {
                     let sentence = format!("Ergebnis lässt sich nicht schreiben, neuer Versuch: {error}");
                     tracing::error!("{sentence}");
-                    notify(&[NotifyState::Status(&sentence), NotifyState::ExtendTimeoutUsec(180_000_000)]);
+                    self.status.waits(&status::of_job(job, &sentence));
                     thread::sleep(back_off);
                     back_off = (back_off * 2).min(BACK_OFF.1);
                 }
             }
         }
-        self.life(job, &format!("Lauf beendet: {} – {}", left.result.id(), left.sentence));
+        let mut ended = left.result.id().to_owned();
+        if !left.sentence.is_empty() {
+            ended.push_str(" – ");
+            ended.push_str(&left.sentence);
+        }
+        self.life(job, &format!("Lauf beendet: {ended}"));
+        self.status.ends(&status::of_job(job, &ended));
     }
 
     /// Waits; true if a stop was asked for.

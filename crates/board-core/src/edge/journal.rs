@@ -95,14 +95,17 @@ pub struct Life<'a> {
     pub message: &'a str,
 }
 
-/// Tells of a step in the life of a job or a card, with the fields that `journalctl` finds it by.
+/// Tells of a step in the life of a job or a card, with the fields that `journalctl` finds it by. The message names
+/// the card too: `systemctl status` and a plain `journalctl` show no fields.
 pub fn life(event: &Life<'_>) {
+    let of = event.job_type.map(|kind| format!(" ({})", kind.id())).unwrap_or_default();
     tracing::info!(
         CARD_ID = %event.card,
         JOB_ID = event.job.map(tracing::field::display),
         JOB_TYPE = event.job_type.map(JobType::id),
         PHASE = event.phase.map(Phase::id),
-        "{}",
+        "{}{of}: {}",
+        event.card,
         event.message
     );
 }
@@ -396,8 +399,8 @@ mod tests {
         assert_eq!(
             lines,
             format!(
-                "board-worker: published to inbox/build card=card-limit job=00000000-0000-0000-0000-000000000000 type=builder \
-                 phase={phase}\nboard-worker: archived card=card-limit\n"
+                "board-worker: card-limit (builder): published to inbox/build card=card-limit job=00000000-0000-0000-0000-000000000000 type=builder \
+                 phase={phase}\nboard-worker: card-limit: archived card=card-limit\n"
             )
         );
     }
