@@ -8,6 +8,7 @@
 //! - [`complete`]: outcomes become transitions
 //! - [`adopt`]: files dropped by hand become jobs
 //! - [`recover`]: runs whose worker is gone
+//! - `status`: what systemd is told of it
 //! - [`wake`]: what wakes a pass, timers and systemd
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,6 +36,7 @@ pub mod adopt;
 pub mod complete;
 mod life;
 pub mod recover;
+mod status;
 pub mod wake;
 
 /// How long a slot's lock must be free before its job counts as orphaned (queue.md, "Recovery").
@@ -204,6 +206,22 @@ impl Watcher {
             worktrees: &self.worktrees,
             policy: &self.policy,
         }
+    }
+
+    /// What runs, waits and is wrong, as one line for systemd.
+    fn status(&self, tick: &Tick) -> String {
+        let found = || -> anyhow::Result<String> {
+            let (board, queue) = (self.store.read()?, self.queue.view(&[], false)?);
+            let waits = Waits::read(self.store.dir());
+            let found = status::Found {
+                board: &board,
+                queue: &queue,
+                waits: &waits,
+                trouble: tick.trouble.as_deref(),
+            };
+            Ok(status::line(self.settings.board.language, &found))
+        };
+        found().unwrap_or_else(|error| format!("{error:#}"))
     }
 
     /// One pass over everything. What fails for one part does not stop the others.

@@ -13,7 +13,10 @@ pub(crate) fn applied(applied: &Applied, outcome: Option<&Outcome>) {
     let to = applied.to.map_or("-", |phase| phase.id());
     let mut message = format!("{from} → {to} ({})", applied.event);
     if let Some(outcome) = outcome {
-        message.push_str(&format!(", {}: {}", outcome.result.id(), outcome.sentence));
+        message.push_str(&format!(", {}", outcome.result.id()));
+        if !outcome.sentence.is_empty() {
+            message.push_str(&format!(": {}", outcome.sentence));
+        }
     }
     journal::life(&Life {
         job: outcome.map(|outcome| outcome.job_id).or(applied.job.map(|job| job.job)),
@@ -57,7 +60,7 @@ pub(crate) fn reconciled(steps: &[Step]) {
             Step::AskCancel(job) => (*job, "its run is asked to stop"),
             Step::ClearCancel(job) => (*job, "its run is no longer asked to stop"),
         };
-        tracing::info!(JOB_ID = %job, "{what}");
+        tracing::info!(JOB_ID = %job, "{job}: {what}");
     }
 }
 

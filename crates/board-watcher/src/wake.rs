@@ -57,7 +57,7 @@ pub(crate) fn run(watcher: &mut Watcher) -> anyhow::Result<()> {
     while !stop.is_asked() {
         let tick = watcher.tick();
         if daemon {
-            tell(&tick, !ready);
+            tell(&watcher.status(&tick), !ready);
             ready = true;
         }
         let found = self::places(watcher)?;
@@ -151,13 +151,8 @@ fn on_signals(stop: Stop) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn tell(tick: &Tick, first: bool) {
-    let status = match (&tick.trouble, tick.undone) {
-        (Some(trouble), _) => format!("in trouble: {trouble}"),
-        (None, true) => "something waits and is tried again".to_owned(),
-        (None, false) => "idle".to_owned(),
-    };
-    let mut states = vec![NotifyState::Status(&status), NotifyState::Watchdog];
+fn tell(status: &str, first: bool) {
+    let mut states = vec![NotifyState::Status(status), NotifyState::Watchdog];
     if first {
         states.push(NotifyState::Ready);
     }
