@@ -89,7 +89,7 @@ impl App {
             Listen::Tcp(address) => address.port(),
             Listen::Unix(_) => 0,
         };
-        tracing::info!(chain = auth.chain(), "identity");
+        tracing::info!("who somebody is, comes from: {}", auth.chain());
         let app = App {
             policy: settings.policy(),
             names: Names::new(settings.http.public_url.as_deref(), &settings.http.hosts, listen),

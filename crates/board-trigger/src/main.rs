@@ -2,6 +2,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use board_core::edge::journal;
 use board_core::edge::settings::Settings;
 use board_trigger::{Hooks, Stop, run};
 
@@ -20,10 +21,11 @@ fn main() -> ExitCode {
             return ExitCode::from(78);
         }
     };
+    journal::init("board-trigger");
     match run(settings, Hooks::daemon(Stop::new())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("board-trigger: {error:#}");
+            tracing::error!("{error:#}");
             ExitCode::FAILURE
         }
     }

@@ -3,7 +3,7 @@
 //! Own because a half-sent header must not keep a connection: hyper's timer closes it. One thread serves
 //! everything; blocking work goes to the blocking pool.
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,9 +11,10 @@ use anyhow::Context;
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
-use board_core::edge::settings::{AuthMode, Listen, Settings};
+use board_core::edge::settings::{AuthMode, Language, Listen, Settings};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use sd_notify::NotifyState;
 use tokio::sync::{Semaphore, watch};
 
 use crate::app::App;
@@ -256,7 +257,8 @@ async fn serve(
     };
     let address = address(&app, &real, control_path.clone());
     if hooks.systemd {
-        let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+        let status = status(app.settings.board.language, &real, &control_path);
+        tell(&[NotifyState::Ready, NotifyState::Status(&status)]);
     }
     (hooks.announce)(&address);
     let controlling =
@@ -267,9 +269,14 @@ async fn serve(
             stop.ask();
         }
         stop.asked().await;
+        if hooks.systemd {
+            tell(&[NotifyState::Stopping]);
+        }
     };
+    let alive = tokio::spawn(signs_of_life(hooks.systemd));
     let (served, (), ()) = tokio::join!(serving, controlling, signalled);
     background.abort();
+    alive.abort();
     if own_control {
         let _ = std::fs::remove_file(&control_path);
     }
@@ -287,6 +294,35 @@ fn address(app: &App, real: &Listen, control: PathBuf) -> Address {
         (Some(_) | None, _) => None,
     };
     Address { url, url_with_token, tcp, control }
+}
+
+/// Tells systemd something, where it listens.
+fn tell(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::warn!("systemd cannot be told: {error}");
+    }
+}
+
+/// The line of `systemctl status`.
+fn status(language: Language, listen: &Listen, control: &Path) -> String {
+    let listen = match listen {
+        Listen::Tcp(address) => format!("http://{address}"),
+        Listen::Unix(path) => format!("unix:{}", path.display()),
+    };
+    match language {
+        Language::De => format!("das Board antwortet auf {listen}, boardctl auf {}", control.display()),
+        Language::En => format!("the board answers on {listen}, boardctl on {}", control.display()),
+    }
+}
+
+/// Signs of life for systemd's watchdog, three in the time that it allows: by the one loop that serves everything,
+/// so that a loop that is stuck is found. Without a watchdog it does nothing, and an idle board sleeps.
+async fn signs_of_life(wanted: bool) {
+    let Some(allowed) = sd_notify::watchdog_enabled().filter(|_| wanted) else { return };
+    loop {
+        tell(&[NotifyState::Watchdog]);
+        tokio::time::sleep(allowed / 3).await;
+    }
 }
 
 async fn signal() {
