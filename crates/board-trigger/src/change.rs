@@ -182,7 +182,7 @@ fn not_allowed(board: &Board, card: &Card) -> Problem {
     let calls = serde_json::to_value(actions::calls(board, card)).unwrap_or_default();
     let job = card.current_job().map(|job| job.id);
     Problem::new(409, "not-allowed")
-        .detail_key("problem.not-allowed.detail", &[("phase", card.phase.label_de())])
+        .detail_key("problem.not-allowed.detail", &[("phase", card.phase.id())])
         .rev(card.rev)
         .allowed(actions::allowed(board, card), calls)
         .job(job)
@@ -454,7 +454,7 @@ fn refusal_problem(refusal: Refusal, board: &Board, id: &CardId) -> Problem {
         Refusal::NotAllowed { event: _, phase, allowed: _, job } => match board.cards.get(id) {
             Some(card) => not_allowed(board, card).job(job.map(|job| job.job)),
             None => Problem::new(409, "not-allowed")
-                .detail_key("problem.not-allowed.detail", &[("phase", phase.label_de())])
+                .detail_key("problem.not-allowed.detail", &[("phase", phase.id())])
                 .job(job.map(|job| job.job)),
         },
         Refusal::Applying => Problem::new(409, "applying").retry_after(2),
@@ -474,9 +474,10 @@ fn refusal_problem(refusal: Refusal, board: &Board, id: &CardId) -> Problem {
             Problem::new(409, "taken").detail_key("problem.taken.detail", &[("slug", slug.as_str())])
         }
         Refusal::Invalid { field, problem } => {
-            Problem::new(422, "invalid").field(field).detail(format!("{field}: {problem}"))
+            let of_field = |text: &str| format!("{field}: {text}");
+            Problem::new(422, "invalid").field(field).said(of_field(&problem.de), of_field(&problem.en))
         }
-        Refusal::Limit(text) => Problem::new(422, "limit").detail(text),
+        Refusal::Limit(text) => Problem::new(422, "limit").said(text.de, text.en),
         Refusal::Link(refusal) => link_problem(&refusal),
         Refusal::Fault(text) => {
             tracing::error!(CARD_ID = %id, "{text}");

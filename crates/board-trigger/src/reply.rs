@@ -9,6 +9,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use board_core::edge::settings::Language;
+use board_core::model::phase::Phase;
 use http_body_util::{BodyExt, Limited};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -72,8 +73,18 @@ pub(crate) const CODES: &[&str] = &[
 enum Sentence {
     /// Of the catalogue.
     Key(&'static str, Vec<(String, String)>),
+    /// Of the model, in German and in English.
+    Both(String, String),
     /// As it is.
     Plain(String),
+}
+
+/// The value of an argument as people read it: a phase comes as its id and is said by its label.
+fn in_words<'v>(name: &str, value: &'v str, language: Language) -> &'v str {
+    match Phase::from_id(value) {
+        Some(phase) if name == "phase" => crate::view::phase_label(phase, language),
+        Some(_) | None => value,
+    }
 }
 
 /// What else a problem says.
@@ -116,7 +127,13 @@ impl Problem {
         self
     }
 
-    /// With a sentence of the model or of the system.
+    /// With a sentence of the model, in German and in English.
+    pub(crate) fn said(mut self, de: String, en: String) -> Self {
+        self.more.detail = Some(Sentence::Both(de, en));
+        self
+    }
+
+    /// With a sentence of the system.
     pub(crate) fn detail(mut self, text: impl Into<String>) -> Self {
         self.more.detail = Some(Sentence::Plain(text.into()));
         self
@@ -190,8 +207,15 @@ impl Problem {
     pub(crate) fn sentence(&self, language: Language) -> Option<String> {
         match self.more.detail.as_ref()? {
             Sentence::Plain(text) => Some(text.clone()),
+            Sentence::Both(de, en) => Some(match language {
+                Language::De => de.clone(),
+                Language::En => en.clone(),
+            }),
             Sentence::Key(key, args) => {
-                let args: Vec<(&str, &str)> = args.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+                let args: Vec<(&str, &str)> = args
+                    .iter()
+                    .map(|(name, value)| (name.as_str(), in_words(name, value, language)))
+                    .collect();
                 Some(t(language, key, &args))
             }
         }
@@ -393,6 +417,17 @@ mod tests {
     struct Small {
         #[serde(default)]
         a: u32,
+    }
+
+    #[test]
+    fn a_problem_speaks_the_language_of_who_asks() {
+        let problem = Problem::new(409, "not-allowed")
+            .detail_key("problem.not-allowed.detail", &[("phase", "geplant")]);
+        assert!(problem.sentence(Language::De).unwrap().contains("Geplant"));
+        assert!(problem.sentence(Language::En).unwrap().contains("Planned"));
+        let of_model = Problem::new(422, "invalid").said("leer".into(), "empty".into());
+        assert_eq!(of_model.sentence(Language::De).as_deref(), Some("leer"));
+        assert_eq!(of_model.sentence(Language::En).as_deref(), Some("empty"));
     }
 
     async fn read(body: &str) -> Result<Small, (u16, &'static str)> {

@@ -371,9 +371,9 @@ fn event_of(orders: &Orders<'_>, card: &Card, kind: JobType) -> Result<Event, Tr
 fn refused_by_board(refusal: &Refusal) -> Refused {
     match refusal {
         Refusal::Invalid { field, problem } if matches!(*field, "iterations") => {
-            Refused::of("iteration_limit", problem.clone())
+            Refused::of("iteration_limit", problem.en.clone())
         }
-        Refusal::Invalid { field, problem } => Refused::of(field, problem.clone()),
+        Refusal::Invalid { field, problem } => Refused::of(field, problem.en.clone()),
         Refusal::NotAllowed { .. } | Refusal::Unread | Refusal::Applying | Refusal::Saving => {
             Refused::of("card_id", refusal.to_string())
         }

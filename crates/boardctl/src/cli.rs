@@ -2,11 +2,13 @@
 //!
 //! The doc comments are the English help. What the operator sees speaks German first, so [`german`] holds the
 //! same texts in German, and a test holds both together.
+mod acts;
 mod german;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+pub(crate) use acts::{Act, From, OnCard, What, With};
 use board_core::edge::settings::Language;
 use board_core::model::card::CardId;
 use board_core::model::job::Lane;
@@ -63,6 +65,8 @@ pub(crate) enum Command {
         #[arg(value_name = "CARD", value_parser = card)]
         card: CardId,
     },
+    #[command(flatten)]
+    Act(Act),
     /// What is where in the queue, since when, and who holds which lock
     Queue(Queue),
     /// Check the state, show it, or bring an earlier one back

@@ -64,6 +64,14 @@ impl Control {
         self.granted(self.ask("POST", path, Some(body))?)
     }
 
+    /// Asks for something to be removed.
+    ///
+    /// # Errors
+    /// As [`Control::get`].
+    pub(crate) fn delete(&self, path: &str) -> anyhow::Result<Value> {
+        self.granted(self.ask("DELETE", path, None)?)
+    }
+
     /// The answer to a request, whatever its status.
     ///
     /// # Errors
@@ -71,8 +79,10 @@ impl Control {
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> anyhow::Result<Answer> {
         let mut stream = UnixStream::connect(&self.path).map_err(|error| self.unreachable(&error))?;
         stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_write_timeout(Some(PATIENCE)))?;
+        let language = self.language.id();
         let mut request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\nConnection: close\r\n"
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\
+             Accept-Language: {language}\r\nConnection: close\r\n"
         );
         let body = body.map(Value::to_string);
         if let Some(body) = &body {

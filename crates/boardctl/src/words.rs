@@ -56,6 +56,13 @@ words! {
     no_cards(): "Noch keine Karten.", "No cards yet.";
     iterations(used, limit): "{used} von {limit} Iterationen", "{used} of {limit} iterations";
     started(card, job): "{card}: gestartet, Auftrag {job}", "{card}: started, job {job}";
+    with_job(job): ", Auftrag {job}", ", job {job}";
+    stopping(): ", der Lauf wird beendet", ", the run is being ended";
+    deleted(card): "{card}: gelöscht; 24 Stunden lang holt restore die Karte zurück",
+        "{card}: deleted; restore brings the card back for 24 hours";
+    paused(): "Angehalten; was läuft, läuft zu Ende. Weiter geht es mit resume-lanes.",
+        "Paused; what runs goes on. resume-lanes lets it continue.";
+    goes_on(): "Es geht weiter.", "It goes on.";
 
     // dev
     ending(): "wird beendet …", "ending …";

@@ -1,7 +1,7 @@
 //! Limits of the planner's conversation (domain.md, "Planner intake").
 
 use super::board::Board;
-use super::event::Refusal;
+use super::event::{Refusal, Said};
 
 /// Rounds of one draft at most.
 pub const MAX_ROUNDS: u32 = 40;
@@ -18,14 +18,15 @@ pub fn check_topic(topic: &str) -> Result<String, Refusal> {
     let topic = topic.trim();
     let chars = topic.chars().count();
     match chars {
-        0 => {
-            Err(Refusal::Invalid { field: "topic", problem: "is empty; say what the intent is about".into() })
-        }
-        1..=MAX_ANSWER_CHARS => Ok(topic.to_owned()),
-        _ => Err(Refusal::Invalid {
+        0 => Err(Refusal::Invalid {
             field: "topic",
-            problem: format!("has {chars} characters; at most {MAX_ANSWER_CHARS} are allowed"),
+            problem: Said::new(
+                "ist leer; sage, worum es im Intent geht",
+                "is empty; say what the intent is about",
+            ),
         }),
+        1..=MAX_ANSWER_CHARS => Ok(topic.to_owned()),
+        _ => Err(Refusal::Invalid { field: "topic", problem: Said::too_long(chars, MAX_ANSWER_CHARS) }),
     }
 }
 

@@ -372,17 +372,47 @@ pub enum Refusal {
         /// The field.
         field: &'static str,
         /// What is wrong and what would be right.
-        problem: String,
+        problem: Said,
     },
     /// A limit of the board, with what to do.
     #[error("{0}")]
-    Limit(String),
+    Limit(Said),
     /// A link between cards that cannot be.
     #[error("{0}")]
     Link(#[from] LinkRefusal),
     /// A fault of the board itself, shown and logged.
     #[error("{0}")]
     Fault(String),
+}
+
+/// A sentence in both languages of the board; `Display` is the English one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    /// German.
+    pub de: String,
+    /// English.
+    pub en: String,
+}
+
+impl Said {
+    /// The same in German and in English.
+    pub fn new(de: impl Into<String>, en: impl Into<String>) -> Said {
+        Said { de: de.into(), en: en.into() }
+    }
+
+    /// A text of `chars` characters where `limit` are allowed.
+    pub(crate) fn too_long(chars: usize, limit: usize) -> Said {
+        Said::new(
+            format!("hat {chars} Zeichen, erlaubt sind {limit}"),
+            format!("has {chars} characters; at most {limit} are allowed"),
+        )
+    }
+}
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.en)
+    }
 }
 
 /// Why two cards were not linked (domain.md, "Fan-out and synthesis").

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use board_core::edge::clock;
 use board_core::model::board::{Pause, PauseTarget};
-use board_core::model::event::Refusal;
+use board_core::model::event::{Refusal, Said};
 use board_core::model::job::Lane;
 use board_core::model::profile::{Choice, RoleName};
 use serde::{Deserialize, Serialize};
@@ -91,19 +91,22 @@ pub(crate) async fn set_role(
     let role = role_of(&id)?;
     blocking(&app, move |app| {
         let known: Vec<&str> = app.policy.profiles.keys().map(String::as_str).collect();
-        let invalid = |problem: String| Refusal::Invalid { field: "profile", problem };
+        let invalid = |problem: Said| Refusal::Invalid { field: "profile", problem };
         on_board(app, &ctx, "role", body.profile.as_deref(), |board| {
             if role == RoleName::Planner {
-                return Err(invalid("the planner's profile is set in the configuration only".into()));
+                return Err(invalid(Said::new(
+                    "das Profil des Planers steht allein in der Konfiguration",
+                    "the planner's profile is set in the configuration only",
+                )));
             }
             match &body.profile {
                 Some(profile) if known.contains(&profile.as_str()) => {
                     board.roles.insert(role, profile.clone());
                 }
                 Some(profile) => {
-                    return Err(invalid(format!(
-                        "„{profile}“ is not configured; there are: {}",
-                        known.join(", ")
+                    return Err(invalid(Said::new(
+                        format!("„{profile}“ ist nicht konfiguriert; es gibt: {}", known.join(", ")),
+                        format!("{profile} is not configured; there are: {}", known.join(", ")),
                     )));
                 }
                 None => {

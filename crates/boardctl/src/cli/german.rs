@@ -32,6 +32,43 @@ const TEXTS: &[(&str, &str)] = &[
     ("boardctl show.card", "Ihre Kennung, wie in der Adresse ihrer Seite"),
     ("boardctl start", "Startet die Arbeit einer geplanten Karte, sofort"),
     ("boardctl start.card", "Ihre Kennung"),
+    ("boardctl new", "Schreibt eine neue Idee auf"),
+    ("boardctl new.title", "Ihr Titel"),
+    ("boardctl new.text", "Ihr Text, Markdown"),
+    ("boardctl move", "Bewegt eine Karte in eine andere Phase"),
+    ("boardctl move.card", "Ihre Kennung"),
+    ("boardctl move.to", "Kennung der Phase"),
+    ("boardctl cancel", "Beendet den Lauf einer Karte"),
+    ("boardctl cancel.card", "Ihre Kennung"),
+    ("boardctl retry", "Versucht Gescheitertes noch einmal; nach einem gescheiterten Build von vorn"),
+    ("boardctl retry.card", "Ihre Kennung"),
+    ("boardctl resume", "Macht mit einem gescheiterten oder unterbrochenen Build in seinem Worktree weiter"),
+    ("boardctl resume.card", "Ihre Kennung"),
+    ("boardctl discard", "Gibt einen gescheiterten Build auf; seine Arbeit bleibt als Ref erhalten"),
+    ("boardctl discard.card", "Ihre Kennung"),
+    ("boardctl undo", "Nimmt einen Start zurück, der noch nicht eingereiht ist"),
+    ("boardctl undo.card", "Ihre Kennung"),
+    ("boardctl archive", "Räumt eine Karte weg"),
+    ("boardctl archive.card", "Ihre Kennung"),
+    (
+        "boardctl restore",
+        "Holt eine Karte aus dem Archiv zurück, oder eine gelöschte Idee oder einen Entwurf",
+    ),
+    ("boardctl restore.card", "Ihre Kennung"),
+    ("boardctl delete", "Löscht eine Idee oder einen Entwurf; 24 Stunden lang geht es zurück"),
+    ("boardctl delete.card", "Ihre Kennung"),
+    ("boardctl split", "Lässt den Planer einen Intent in Kinder aufteilen"),
+    ("boardctl split.card", "Ihre Kennung"),
+    (
+        "boardctl pause",
+        "Startet nichts Neues mehr: gar nichts, oder nichts einer Lane oder eines Profils; was läuft, läuft zu Ende",
+    ),
+    ("boardctl pause.lane", "Eine Lane: draft, read, research oder build"),
+    ("boardctl pause.profile", "Ein Profil der Konfiguration"),
+    ("boardctl pause.reason", "Warum, für die erste Zeile des Boards"),
+    ("boardctl resume-lanes", "Macht nach dem Anhalten weiter, auch wenn ein Lauf angehalten hat"),
+    ("boardctl resume-lanes.lane", "Eine Lane: draft, read, research oder build"),
+    ("boardctl resume-lanes.profile", "Ein Profil der Konfiguration"),
     ("boardctl queue", "Was wo in der Warteschlange liegt, seit wann, und wer welche Sperre hält"),
     ("boardctl queue drop", "Legt eine Auftragsdatei von Hand ab, wie queue/drop sie annimmt"),
     ("boardctl queue drop.file", "Die Datei"),
@@ -51,13 +88,21 @@ const TEXTS: &[(&str, &str)] = &[
     ("boardctl schema.phases", "Stattdessen die Seite der Phasen und Übergänge (docs/phases.md)"),
 ];
 
+/// Arguments that several commands on a card have.
+const OF_EVENTS: &[(&str, &str)] = &[
+    ("reason", "Warum, wo es begründet sein muss"),
+    ("note", "Ein Hinweis an den nächsten Builder"),
+    ("from", "Wo ein Build beginnt: beim neuesten Prüfcommit oder neu vom Branch"),
+    ("confirm", "Die Synthese ist gelesen"),
+];
+
 const EXIT_CODES: &str = "Exit-Codes: 0 erledigt; 1 fehlgeschlagen, oder etwas wurde gefunden; \
     2 falscher Aufruf; 3 Board nicht erreichbar; 4 vom Board abgelehnt";
 
 const TEMPLATE: &str = "{about-with-newline}\nAufruf: {usage}\n\n{all-args}{after-help}";
 
 fn text(key: &str) -> Option<&'static str> {
-    TEXTS.iter().find(|(known, _)| *known == key).map(|(_, text)| *text)
+    TEXTS.iter().chain(OF_EVENTS).find(|(known, _)| *known == key).map(|(_, text)| *text)
 }
 
 /// The same command line with German help.
@@ -79,7 +124,7 @@ fn translate_below(command: Command, path: &str) -> Command {
             let global = format!("boardctl.{}", argument.get_id());
             let heading = if argument.is_positional() { "Argumente" } else { "Optionen" };
             let argument = argument.help_heading(heading);
-            match text(&own).or_else(|| text(&global)) {
+            match text(&own).or_else(|| text(&global)).or_else(|| text(argument.get_id().as_str())) {
                 Some(help) => argument.help(help),
                 None => argument,
             }
@@ -122,7 +167,11 @@ mod tests {
             return;
         }
         found.push(path.to_owned());
-        found.extend(command.get_arguments().map(|argument| format!("{path}.{}", argument.get_id())));
+        let shared = |id: &str| OF_EVENTS.iter().any(|(name, _)| *name == id);
+        found.extend(command.get_arguments().map(|argument| argument.get_id().as_str()).filter_map(|id| {
+            let own = format!("{path}.{id}");
+            (text(&own).is_some() || !shared(id)).then_some(own)
+        }));
         for sub in command.get_subcommands() {
             keys(sub, &format!("{path} {}", sub.get_name()), found);
         }

@@ -1,4 +1,5 @@
 //! The commands, one module each; here only which is which, and what several of them need.
+pub(crate) mod act;
 pub(crate) mod check;
 pub(crate) mod list;
 pub(crate) mod phases;
@@ -39,6 +40,7 @@ pub(crate) fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::List => list::run(&control(), out),
         Command::Show { card } => show::run(&control(), card, out),
         Command::Start { card } => start::run(&control(), card, out),
+        Command::Act(act) => act::run(&control(), act, out),
         Command::Queue(arguments) => match &arguments.command {
             None => queue::show(&settings.clone()?, out),
             Some(QueueCommand::Drop { file }) => queue::drop_file(&settings.clone()?, file, out),

@@ -3,7 +3,7 @@
 use super::checked_text;
 use crate::model::board::{Board, Policy, Stamp};
 use crate::model::card::{CardId, Mark};
-use crate::model::event::Refusal;
+use crate::model::event::{Refusal, Said};
 use crate::model::profile::Choice;
 
 impl Board {
@@ -22,14 +22,20 @@ impl Board {
             let known: Vec<&str> = policy.profiles.keys().map(String::as_str).collect();
             return Err(Refusal::Invalid {
                 field: "profile",
-                problem: format!("„{profile}“ is not configured; there are: {}", known.join(", ")),
+                problem: Said::new(
+                    format!("„{profile}“ ist nicht konfiguriert; es gibt: {}", known.join(", ")),
+                    format!("{profile} is not configured; there are: {}", known.join(", ")),
+                ),
             });
         }
         let cap = policy.iteration_cap;
         if let Some(given) = choice.iterations.filter(|n| !(1..=cap).contains(n)) {
             return Err(Refusal::Invalid {
                 field: "iterations",
-                problem: format!("{given} is not between 1 and {cap}"),
+                problem: Said::new(
+                    format!("{given} liegt nicht zwischen 1 und {cap}"),
+                    format!("{given} is not between 1 and {cap}"),
+                ),
             });
         }
         if let Some(reason) = &choice.reason {
@@ -39,7 +45,10 @@ impl Board {
         if !card.source.has_document() {
             return Err(Refusal::Invalid {
                 field: "profile",
-                problem: "only intents and research questions have a profile of their own".into(),
+                problem: Said::new(
+                    "nur Intents und Recherchen haben ein eigenes Profil",
+                    "only intents and research questions have a profile of their own",
+                ),
             });
         }
         // A job that runs is frozen; the one that failed is what a retry would run.

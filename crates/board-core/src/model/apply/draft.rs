@@ -8,7 +8,7 @@ use crate::model::board::{Board, Policy, Stamp, WrittenDocument};
 use crate::model::card::{Card, CardId, Draft, Revises, Source};
 use crate::model::documents;
 use crate::model::draft::{MAX_ANSWER_CHARS, MAX_OPEN_DRAFT_BYTES, MAX_ROUNDS, check_topic, open_bytes};
-use crate::model::event::{Applied, EventKind, Refusal};
+use crate::model::event::{Applied, EventKind, Refusal, Said};
 use crate::model::job::{DocumentText, DraftPayload, JobType, Payload, Revision, Speaker, Turn};
 use crate::model::marker::draft::{ProposedIntent, Question};
 use crate::model::phase::Phase;
@@ -55,12 +55,13 @@ impl Board {
     ) -> Result<Applied, Refusal> {
         let id = CardId::Draft(id);
         if self.cards.contains_key(&id) {
-            return Err(Refusal::Invalid { field: "id", problem: "there is such a draft already".into() });
+            return Err(Refusal::Invalid {
+                field: "id",
+                problem: Said::new("diesen Entwurf gibt es schon", "there is such a draft already"),
+            });
         }
         if open_bytes(self) + title.len() > MAX_OPEN_DRAFT_BYTES {
-            return Err(Refusal::Limit(format!(
-                "the open drafts fill {MAX_OPEN_DRAFT_BYTES} bytes; finish or delete one first"
-            )));
+            return Err(drafts_full());
         }
         let title: String = title.lines().next().unwrap_or_default().chars().take(80).collect();
         let mut card = Card::new(id.clone(), Source::Draft, title, Phase::EntwurfLaeuft, stamp.now);
@@ -159,9 +160,15 @@ impl Board {
             return Err(Refusal::OldRound { given, current: draft.round });
         }
         if draft.round >= MAX_ROUNDS {
-            return Err(Refusal::Limit(format!(
-                "the conversation has reached {MAX_ROUNDS} rounds; delete the draft and begin again with a narrower \
-                 topic, or write the intent by hand"
+            return Err(Refusal::Limit(Said::new(
+                format!(
+                    "Das Gespräch hat {MAX_ROUNDS} Runden erreicht; lösche den Entwurf und beginne mit einem engeren \
+                     Thema von vorn, oder schreibe den Intent von Hand"
+                ),
+                format!(
+                    "the conversation has reached {MAX_ROUNDS} rounds; delete the draft and begin again with a \
+                     narrower topic, or write the intent by hand"
+                ),
             )));
         }
         let answer = answer.trim();
@@ -170,19 +177,20 @@ impl Board {
         if chars == 0 {
             return Err(Refusal::Invalid {
                 field: "answer",
-                problem: "is empty; choose an option or write one".into(),
+                problem: Said::new(
+                    "ist leer; wähle eine Möglichkeit oder schreibe eine eigene",
+                    "is empty; choose an option or write one",
+                ),
             });
         }
         if chars > MAX_ANSWER_CHARS {
             return Err(Refusal::Invalid {
                 field: "answer",
-                problem: format!("has {chars} characters; at most {MAX_ANSWER_CHARS} are allowed"),
+                problem: Said::too_long(chars, MAX_ANSWER_CHARS),
             });
         }
         if open_bytes(self) + answer.len() > MAX_OPEN_DRAFT_BYTES {
-            return Err(Refusal::Limit(format!(
-                "the open drafts fill {MAX_OPEN_DRAFT_BYTES} bytes; finish or delete one first"
-            )));
+            return Err(drafts_full());
         }
         let turn = operator_turn(answer, option, stamp);
         self.next_round(id, EventKind::Answered, Some(turn), true, stamp, policy)
@@ -411,4 +419,12 @@ fn no_draft() -> Refusal {
 
 fn operator_turn(text: &str, chosen: Option<String>, stamp: &Stamp) -> Turn {
     Turn { who: Speaker::Operator, at: stamp.now, text: text.to_owned(), options: Vec::new(), chosen }
+}
+
+/// The open drafts fill what they may take of the state.
+fn drafts_full() -> Refusal {
+    Refusal::Limit(Said::new(
+        format!("Die offenen Entwürfe füllen {MAX_OPEN_DRAFT_BYTES} Bytes; beende oder lösche zuerst einen"),
+        format!("the open drafts fill {MAX_OPEN_DRAFT_BYTES} bytes; finish or delete one first"),
+    ))
 }

@@ -5,7 +5,7 @@ use uuid::Uuid;
 use super::step;
 use crate::model::board::{Board, Deleted, Stamp};
 use crate::model::card::{Card, CardId, Failure, MAX_DOCUMENT_BYTES, MAX_TITLE_CHARS, Mark, Order, Source};
-use crate::model::event::{Applied, EventKind, Refusal};
+use crate::model::event::{Applied, EventKind, Refusal, Said};
 use crate::model::outcome::RunResult;
 use crate::model::phase::Phase;
 use crate::model::slug::Slug;
@@ -112,20 +112,23 @@ impl Board {
         if title.is_empty() {
             return Err(Refusal::Invalid {
                 field: "title",
-                problem: "is empty; an idea needs a title".into(),
+                problem: Said::new(
+                    "ist leer; eine Idee braucht einen Titel",
+                    "is empty; an idea needs a title",
+                ),
             });
         }
         let chars = title.chars().count();
         if chars > MAX_TITLE_CHARS {
-            return Err(Refusal::Invalid {
-                field: "title",
-                problem: format!("has {chars} characters; at most {MAX_TITLE_CHARS} are allowed"),
-            });
+            return Err(Refusal::Invalid { field: "title", problem: Said::too_long(chars, MAX_TITLE_CHARS) });
         }
         check_document("text", text)?;
         let id = CardId::Idea(id);
         if self.cards.contains_key(&id) {
-            return Err(Refusal::Invalid { field: "id", problem: "there is such an idea already".into() });
+            return Err(Refusal::Invalid {
+                field: "id",
+                problem: Said::new("diese Idee gibt es schon", "there is such an idea already"),
+            });
         }
         let mut card = Card::new(id.clone(), Source::Idea, title, Phase::Idee, stamp.now);
         text.clone_into(&mut card.text);
@@ -212,7 +215,10 @@ fn check_document(field: &'static str, text: &str) -> Result<(), Refusal> {
     if text.len() > MAX_DOCUMENT_BYTES {
         return Err(Refusal::Invalid {
             field,
-            problem: format!("has {} bytes; at most {MAX_DOCUMENT_BYTES} are allowed", text.len()),
+            problem: Said::new(
+                format!("hat {} Bytes, erlaubt sind {MAX_DOCUMENT_BYTES}", text.len()),
+                format!("has {} bytes; at most {MAX_DOCUMENT_BYTES} are allowed", text.len()),
+            ),
         });
     }
     Ok(())

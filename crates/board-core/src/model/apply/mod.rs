@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::board::{Board, OutboxEntry, Policy, Request, Stamp, WrittenDocument};
 use super::card::{Applying, Card, CardId, Parked, Source, Step};
-use super::event::{Applied, EventKind, Refusal};
+use super::event::{Applied, EventKind, Refusal, Said};
 use super::job::{JOB_SCHEMA, Job, JobRef, JobType, Payload};
 use super::phase::Phase;
 use super::slug::Slug;
@@ -290,14 +290,17 @@ fn derived_id(stamp: &Stamp, name: &str) -> Uuid {
 fn checked_text(field: &'static str, text: &str, required: bool) -> Result<String, Refusal> {
     let text = text.trim();
     if required && text.is_empty() {
-        return Err(Refusal::Invalid { field, problem: "is required; say why in a few words".into() });
+        return Err(Refusal::Invalid {
+            field,
+            problem: Said::new(
+                "fehlt; begründe es mit wenigen Worten",
+                "is required; say why in a few words",
+            ),
+        });
     }
     let chars = text.chars().count();
     if chars > MAX_NOTE_CHARS {
-        return Err(Refusal::Invalid {
-            field,
-            problem: format!("has {chars} characters; at most {MAX_NOTE_CHARS} are allowed"),
-        });
+        return Err(Refusal::Invalid { field, problem: Said::too_long(chars, MAX_NOTE_CHARS) });
     }
     Ok(text.to_owned())
 }

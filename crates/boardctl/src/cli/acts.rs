@@ -1,0 +1,121 @@
+//! The board's use-cases as commands: what a click on a card, or on the page of the system, does as well.
+use board_core::model::card::CardId;
+use board_core::model::job::Lane;
+use board_core::model::phase::Phase;
+use clap::{Args, Subcommand};
+
+/// A use-case of the board.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Act {
+    /// Write down a new idea
+    New {
+        /// Its title
+        #[arg(value_name = "TITLE")]
+        title: String,
+        /// Its text, Markdown
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        text: String,
+    },
+    /// Move a card to another phase
+    Move {
+        /// Its id
+        #[arg(value_name = "CARD", value_parser = super::card)]
+        card: CardId,
+        /// Id of the phase
+        #[arg(value_name = "PHASE", value_parser = phase)]
+        to: Phase,
+        #[command(flatten)]
+        with: With,
+    },
+    /// Stop the run of a card
+    Cancel(OnCard),
+    /// Try again what failed; after a failed build it starts afresh
+    Retry(OnCard),
+    /// Go on with a failed or interrupted build in its worktree
+    Resume(OnCard),
+    /// Give a failed build up; its work is kept as a ref
+    Discard(OnCard),
+    /// Take a start back that is not published yet
+    Undo(OnCard),
+    /// Put a card away
+    Archive(OnCard),
+    /// Bring a card back from the archive, or a deleted idea or draft
+    Restore(OnCard),
+    /// Delete an idea or a draft; it can be brought back for 24 hours
+    Delete(OnCard),
+    /// Split an intent into children with the planner
+    Split(OnCard),
+    /// Start nothing new: nothing at all, or nothing of a lane or a profile; what runs goes on
+    Pause {
+        #[command(flatten)]
+        what: What,
+        /// Why, for the board's first line
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        reason: String,
+    },
+    /// Go on after a pause, also after one that a run made
+    ResumeLanes {
+        #[command(flatten)]
+        what: What,
+    },
+}
+
+/// A card and what goes with the event.
+#[derive(Debug, Args)]
+pub(crate) struct OnCard {
+    /// Its id
+    #[arg(value_name = "CARD", value_parser = super::card)]
+    pub(crate) card: CardId,
+    #[command(flatten)]
+    pub(crate) with: With,
+}
+
+/// What goes with an event.
+#[derive(Debug, Args)]
+pub(crate) struct With {
+    /// Why, where it has to be justified
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// A note to the next builder
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) note: Option<String>,
+    /// Where a build begins: at the newest check commit, or anew from the branch
+    #[arg(long, value_name = "commit|branch", value_parser = from)]
+    pub(crate) from: Option<From>,
+    /// The synthesis was read
+    #[arg(long)]
+    pub(crate) confirm: bool,
+}
+
+/// Where a build begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum From {
+    /// At the newest check commit
+    Commit,
+    /// Anew from the branch
+    Branch,
+}
+
+/// What is paused; everything if nothing is named.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub(crate) struct What {
+    /// A lane: draft, read, research or build
+    #[arg(long, value_name = "LANE", value_parser = super::lane)]
+    pub(crate) lane: Option<Lane>,
+    /// A profile of the configuration
+    #[arg(long, value_name = "PROFILE")]
+    pub(crate) profile: Option<String>,
+}
+
+fn phase(text: &str) -> Result<Phase, String> {
+    Phase::from_id(text).ok_or_else(|| Phase::ALL.map(Phase::id).join(" | "))
+}
+
+fn from(text: &str) -> Result<From, String> {
+    match text {
+        "commit" => Ok(From::Commit),
+        "branch" => Ok(From::Branch),
+        _ => Err("commit | branch".to_owned()),
+    }
+}
