@@ -4,6 +4,7 @@
 //! same texts in German, and a test holds both together.
 mod acts;
 mod german;
+pub(crate) mod pages;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -72,7 +73,7 @@ pub(crate) enum Command {
     /// Check the state, show it, or bring an earlier one back
     State(State),
     /// Check the configuration file: everything that is wrong, at once
-    CheckConfig,
+    CheckConfig(CheckConfig),
     /// Check a job file or one to be dropped: everything that is wrong, at once
     CheckJob {
         /// The file
@@ -84,6 +85,21 @@ pub(crate) enum Command {
     /// One of the daemons, in this process; for dev
     #[command(hide = true)]
     Run(Run),
+    /// Write man pages and completions of the shells below a directory; for packages
+    #[command(hide = true)]
+    Generate {
+        /// The directory
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
+}
+
+/// `check-config`
+#[derive(Debug, Args)]
+pub(crate) struct CheckConfig {
+    /// The file is for another host: its directories need not be there
+    #[arg(long)]
+    pub(crate) elsewhere: bool,
 }
 
 /// `demo`

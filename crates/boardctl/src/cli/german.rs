@@ -79,6 +79,10 @@ const TEXTS: &[(&str, &str)] = &[
     ("boardctl state restore.snapshot", "Name des Schnappschusses; sonst der neueste lesbare"),
     ("boardctl check-config", "Prüft die Konfigurationsdatei: alles, was falsch ist, auf einmal"),
     (
+        "boardctl check-config.elsewhere",
+        "Die Datei ist für einen anderen Rechner: ihre Verzeichnisse müssen nicht da sein",
+    ),
+    (
         "boardctl check-job",
         "Prüft eine Auftragsdatei oder eine zum Ablegen: alles, was falsch ist, auf einmal",
     ),

@@ -170,9 +170,9 @@ fn in_words(error: &ValidationError<'_>, prefix: &str) -> Vec<Finding> {
 ///
 /// # Errors
 /// [`Ended::Findings`] if anything is wrong with it.
-pub(crate) fn config(path: &Path, out: Out) -> anyhow::Result<()> {
+pub(crate) fn config(path: &Path, directories: DirectoryCheck, out: Out) -> anyhow::Result<()> {
     let shown = path.display().to_string();
-    match Settings::load_with(path, DirectoryCheck::Check) {
+    match Settings::load_with(path, directories) {
         Ok(settings) => {
             let profiles = settings.profile_names().count();
             if out.json {

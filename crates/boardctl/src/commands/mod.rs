@@ -16,7 +16,7 @@ use board_core::model::event::EventKind;
 use board_core::model::phase::{Column, Phase, Terminal};
 use serde_json::Value;
 
-use crate::cli::{Cli, Command, Global, QueueCommand};
+use crate::cli::{self, Cli, Command, Global, QueueCommand};
 use crate::control::Control;
 use crate::output::{Out, Style};
 use crate::{demo, dev};
@@ -25,8 +25,8 @@ use crate::{demo, dev};
 ///
 /// # Errors
 /// What the command says; [`crate::output::report`] turns it into a sentence and an exit code.
-pub(crate) fn run(cli: &Cli) -> anyhow::Result<()> {
-    let global = &cli.global;
+pub(crate) fn run(line: &Cli) -> anyhow::Result<()> {
+    let global = &line.global;
     // Without looking at its directories: whoever operates a board need not be able to.
     let settings = Settings::load_with(&config(global), DirectoryCheck::Skip);
     let configured = settings.as_ref().map_or(Language::De, |settings| settings.board.language);
@@ -36,7 +36,7 @@ pub(crate) fn run(cli: &Cli) -> anyhow::Result<()> {
         let state_dir = settings.as_ref().ok().map(|settings| settings.board.state_dir.as_path());
         Control::locate(global.socket.as_deref(), state_dir, language)
     };
-    match &cli.command {
+    match &line.command {
         Command::List => list::run(&control(), out),
         Command::Show { card } => show::run(&control(), card, out),
         Command::Start { card } => start::run(&control(), card, out),
@@ -46,13 +46,17 @@ pub(crate) fn run(cli: &Cli) -> anyhow::Result<()> {
             Some(QueueCommand::Drop { file }) => queue::drop_file(&settings.clone()?, file, out),
         },
         Command::State(arguments) => state::run(&settings.clone()?, &arguments.command, out),
-        Command::CheckConfig => check::config(&config(global), out),
+        Command::CheckConfig(arguments) => {
+            let directories = if arguments.elsewhere { DirectoryCheck::Skip } else { DirectoryCheck::Check };
+            check::config(&config(global), directories, out)
+        }
         Command::CheckJob { file } => check::job_file(file, out),
         Command::Schema(arguments) => schema::run(arguments, out),
         Command::Dev(arguments) => {
             dev::run(&Settings::load(&config(global))?, &config(global), arguments.port, out)
         }
         Command::Demo(arguments) => demo::run(arguments, out),
+        Command::Generate { dir } => cli::pages::write(dir),
         Command::Run(arguments) => dev::run::run(arguments, &config(global)),
     }
 }
