@@ -1,7 +1,7 @@
 //! The tools that suites need: whether they are there, and how they come when they may be installed.
 //!
-//! Apart because this is the one place that changes the machine; it does so only with `CI=true` or
-//! `--install`.
+//! Apart because this is the one place that changes the machine. Tests do so only with `CI=true` or `--install`; who
+//! asks for a package gets what makes one.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -22,6 +22,12 @@ pub(crate) enum Tool {
     Nextest,
     /// Licences, sources and bans of the dependencies.
     CargoDeny,
+    /// Makes the Debian package.
+    CargoDeb,
+    /// Finds the libraries that the packaged programs need.
+    DpkgDev,
+    /// Checks the units.
+    SystemdAnalyze,
     /// The browser that walks over the board.
     Chromium,
     /// What runs the scripts that drive the browser.
@@ -51,6 +57,9 @@ impl Tool {
             Tool::Bubblewrap => "bwrap",
             Tool::Nextest => "cargo-nextest",
             Tool::CargoDeny => "cargo-deny",
+            Tool::CargoDeb => "cargo-deb",
+            Tool::DpkgDev => "dpkg-shlibdeps",
+            Tool::SystemdAnalyze => "systemd-analyze",
             Tool::Chromium => "chromium",
             Tool::Node => "node",
             Tool::Npm => "npm",
@@ -64,6 +73,9 @@ impl Tool {
             Tool::Bubblewrap => Origin::Apt("bubblewrap"),
             Tool::Nextest => Origin::Cargo { name: "cargo-nextest", version: "0.9.143" },
             Tool::CargoDeny => Origin::Cargo { name: "cargo-deny", version: "0.20.2" },
+            Tool::CargoDeb => Origin::Cargo { name: "cargo-deb", version: "3.8.0" },
+            Tool::DpkgDev => Origin::Apt("dpkg-dev"),
+            Tool::SystemdAnalyze => Origin::Apt("systemd"),
             Tool::Chromium => Origin::Apt("chromium"),
             Tool::Node => Origin::Apt("nodejs"),
             Tool::Npm => Origin::Apt("npm"),

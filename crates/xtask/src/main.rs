@@ -1,9 +1,10 @@
-//! The chores of the project, as a program of the workspace: `cargo xtask test`, `cargo xtask bench`.
+//! The chores of the project, as a program of the workspace: `cargo xtask test`, `bench`, `dist`.
 //!
 //! A program and not a shell script, because the chores count, compare and report, and because whoever can
 //! build the project can then run them. A command stands here only once it does something.
 
 mod bench;
+mod dist;
 mod install;
 mod report;
 mod run;
@@ -30,12 +31,15 @@ enum Chore {
     Test(test::Options),
     /// Runs a benchmark by its name
     Bench(bench::Options),
+    /// Makes the Debian package
+    Dist(dist::Options),
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Test(options) => test::run(&options),
         Chore::Bench(options) => bench::run(&options),
+        Chore::Dist(options) => dist::run(&options),
     };
     match done {
         Ok(code) => code,

@@ -15,6 +15,8 @@ pub(crate) struct Suite {
     pub(crate) root: bool,
     /// Without one of these the suite is skipped as a whole.
     pub(crate) tools: &'static [Tool],
+    /// Without one of these single tests of it say that they are skipped.
+    pub(crate) wishes: &'static [Tool],
     /// In this order.
     pub(crate) steps: &'static [Step],
 }
@@ -51,6 +53,7 @@ pub(crate) const SUITES: &[Suite] = &[
         minutes: 10,
         root: false,
         tools: &[Tool::Git],
+        wishes: &[Tool::SystemdAnalyze],
         steps: &[
             Step::check("format", &["fmt", "--all", "--check"]),
             Step::check("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
@@ -85,6 +88,7 @@ pub(crate) const SUITES: &[Suite] = &[
         minutes: 6,
         root: true,
         tools: &[Tool::Git, Tool::Bubblewrap],
+        wishes: &[],
         steps: &[
             // The tests start these programs and stop them at their fault points. They lie where every other
             // build puts its own, so they are built right before.
@@ -115,6 +119,7 @@ pub(crate) const SUITES: &[Suite] = &[
         minutes: 3,
         root: false,
         tools: &[Tool::Git, Tool::Chromium, Tool::Node, Tool::Npm, Tool::PlaywrightCore],
+        wishes: &[],
         steps: &[
             // `boardctl demo` is trigger, watcher and workers in one program.
             Step {

@@ -110,7 +110,7 @@ fn missing(root: bool, tools: &[Tool]) -> Option<String> {
 
 /// Everything that a suite would use, nextest among it although `cargo test` could stand in.
 fn tools(suite: &Suite) -> BTreeSet<Tool> {
-    let mut tools: BTreeSet<Tool> = suite.tools.iter().copied().collect();
+    let mut tools: BTreeSet<Tool> = suite.tools.iter().chain(suite.wishes).copied().collect();
     for step in suite.steps {
         tools.extend(step.tools);
         if matches!(step.work, Work::Tests(_)) {
