@@ -7,6 +7,7 @@
 #   loop-*    (codex events) never stops to use tools
 #   noisy-*   prints 150,000 lines first
 #   mute-*    the reviewer gives no verdict
+#   told-*    keeps what it was told: the builder as a file, the reviewer what it was told of its role
 set -eu
 prompt=$(cat)
 mode=${1:-text}
@@ -34,6 +35,7 @@ builder)
         echo angefangen >>src/text.txt
         # One that is gone on with is done at once.
         [ "$(grep -c '^angefangen$' src/text.txt)" -gt 1 ] || sleep 600 ;;
+    told-*) mkdir -p src; printf '%s\n' "$prompt" >src/prompt.txt ;;
     noisy-*) seq -f 'Zeile %g von vielen, so lang wie eine gewoehnliche Ausgabe' 1 150000 ;;
     loop-*)
         echo Schleife >>src/text.txt
@@ -46,13 +48,15 @@ builder)
     ;;
 review)
     decision=bereit
+    findings=Keine.
     case $BOARD_CARD_ID in
     back-*) [ "$(wc -l <"tree/src/$BOARD_CARD_ID.txt")" -gt 1 ] || decision=zurueck ;;
+    told-*) findings=$(printf '%s\n' "$prompt" | grep '^Rolle: ' || echo 'Keine Rolle.') ;;
     mute-*) say 'Dazu sage ich nichts.'; exit 0 ;;
     esac
     [ -e "tree/src/$BOARD_CARD_ID.txt" ] || decision=zurueck
     printf '%s\n' '===REVIEW-REPORT===' "commit: $BOARD_COMMIT" "entscheidung: $decision" '---' \
-        "# Review $BOARD_CARD_ID" '' '## Umfang und Methoden' '' 'Gelesen.' '' '## Befunde' '' 'Keine.' '' \
+        "# Review $BOARD_CARD_ID" '' '## Umfang und Methoden' '' 'Gelesen.' '' '## Befunde' '' "$findings" '' \
         '## Unsicherheiten' '' 'Keine.' '' '## Entscheidung' '' "$decision" '' '## Empfehlungen' '' 'Keine.' \
         '===END-REVIEW-REPORT==='
     ;;

@@ -33,6 +33,7 @@ fn main() -> anyhow::Result<()> {
         roles: RoleName::ALL.into_iter().map(|name| (name, role.clone())).collect(),
         iteration_cap: 20,
         external_builder: false,
+        guidance: std::collections::BTreeMap::new(),
     };
     let state = dir.path().join("state");
     let (store, _) = Store::init(&state)?;

@@ -1,4 +1,5 @@
 //! What a running board holds: configuration, identity, state, queue, repository, templates.
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -6,6 +7,7 @@ use std::time::SystemTime;
 use anyhow::Context;
 use board_core::edge::clock;
 use board_core::edge::lock::{Lock, LockClass, trigger_lock};
+use board_core::edge::orders::Orders;
 use board_core::edge::queue::{Queue, QueueError, SlotName};
 use board_core::edge::reconcile;
 use board_core::edge::settings::{AuthMode, Listen, Settings};
@@ -108,6 +110,29 @@ impl App {
         // What a crash left between a write of the state and its files.
         app.release_due();
         Ok((app, singleton))
+    }
+
+    /// The policy for a job that is made now: with the descriptions of roles as the repository has them. Read before
+    /// the state lock is taken, since it calls git where any is configured.
+    pub(crate) fn policy_now(&self, board: &Board) -> Cow<'_, Policy> {
+        if self.settings.roles.guidance().next().is_none() {
+            return Cow::Borrowed(&self.policy);
+        }
+        let read = self.repository.reader(board).map_err(|error| error.to_string()).and_then(|reader| {
+            Orders::new(&reader).guidance(&self.settings.roles).map_err(|error| error.sentence_de())
+        });
+        match read {
+            Ok((guidance, missing)) => {
+                for sentence in missing {
+                    tracing::warn!("{sentence}; die Rolle arbeitet ohne");
+                }
+                Cow::Owned(Policy { guidance, ..self.policy.clone() })
+            }
+            Err(error) => {
+                tracing::warn!("the descriptions of roles cannot be read: {error}");
+                Cow::Borrowed(&self.policy)
+            }
+        }
     }
 
     /// The state, read again only if its file was replaced.

@@ -105,6 +105,7 @@ fn decide(
     }
     let kind = choose(&world.board, card, wanted, ask)?;
     let event = prepare(app, world, card, kind, ask, ctx.language)?;
+    let policy = app.policy_now(&world.board);
     let mut held = app.store.hold_patiently().map_err(store_problem)?;
     // A boardctl is no browser: what it starts is meant.
     let stamp =
@@ -116,7 +117,7 @@ fn decide(
         if confirm {
             board.mark_read(id, &stamp)?;
         }
-        board.apply(id, event, &stamp, &app.policy)
+        board.apply(id, event, &stamp, &policy)
     })
     .map_err(|e| e.problem(&held, id))?;
     let position = app.settle(&mut held, applied.job);

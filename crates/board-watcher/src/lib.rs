@@ -20,6 +20,7 @@ use board_core::edge::clock;
 use board_core::edge::documents::Documents;
 use board_core::edge::git::{Git, GitOptions, Head, Identity};
 use board_core::edge::lock::{Lock, LockClass, LockError, watcher_lock};
+use board_core::edge::orders::Orders;
 use board_core::edge::queue::Queue;
 use board_core::edge::queue::recover::OrphanWatch;
 use board_core::edge::reconcile::documents::{self as writing, Desk};
@@ -121,6 +122,8 @@ pub struct Watcher {
     documents: Documents,
     worktrees: Worktrees,
     policy: Policy,
+    /// Why which description of a role is left out, as it was said last.
+    unguided: Vec<String>,
     memory: audit::Memory,
     orphans: OrphanWatch,
     /// Whether the look of the start, at strays and everything, is through.
@@ -182,6 +185,7 @@ impl Watcher {
             queue,
             worktrees,
             policy,
+            unguided: Vec::new(),
             memory: audit::Memory::default(),
             orphans: OrphanWatch::default(),
             started: false,
@@ -208,6 +212,23 @@ impl Watcher {
         }
     }
 
+    /// Reads the descriptions of roles for the jobs that this pass makes. What cannot be read keeps the last ones.
+    fn read_guidance(&mut self) {
+        match Orders::new(&self.documents).guidance(&self.settings.roles) {
+            Ok((guidance, missing)) => {
+                // Once per change: a pass comes with every outcome.
+                if missing != self.unguided {
+                    for sentence in &missing {
+                        tracing::warn!("{sentence}; die Rolle arbeitet ohne");
+                    }
+                    self.unguided = missing;
+                }
+                self.policy.guidance = guidance;
+            }
+            Err(error) => tracing::warn!("the descriptions of roles cannot be read: {error}"),
+        }
+    }
+
     /// What runs, waits and is wrong, as one line for systemd.
     fn status(&self, tick: &Tick) -> String {
         let found = || -> anyhow::Result<String> {
@@ -229,6 +250,7 @@ impl Watcher {
         let mut tick = Tick::default();
         let mut waits = Waits::default();
         let now = clock::now();
+        self.read_guidance();
         if let Err(error) = self.release(now, &mut tick) {
             tick.failed("the queue cannot be reconciled", &error);
         }

@@ -4,16 +4,19 @@
 //! read outside the state lock; the phase decides under the lock whether the event still fits, and the
 //! board refuses a number that was used meanwhile.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::documents::{Documents, DocumentsError, Found, Loaded};
 use super::git::{GitError, Oid};
+use super::settings::Roles;
 use crate::model::card::{Build, Card, Source};
 use crate::model::documents::{document_path, find_section};
 use crate::model::job::{
     BuilderPayload, DocumentText, Feedback, MAX_FEEDBACK_BYTES, Payload, ResearchPayload, Resume,
     ReviewPayload, SplitPayload,
 };
+use crate::model::profile::RoleName;
 use crate::model::slug::Slug;
 
 /// Where a build that was built before begins.
@@ -90,6 +93,12 @@ impl OrderError {
         }
     }
 }
+
+/// Largest description of a role, in bytes.
+pub const MAX_GUIDANCE_BYTES: usize = 64 * 1024;
+
+/// Descriptions of roles, by role.
+pub type Guidance = BTreeMap<RoleName, DocumentText>;
 
 /// Reads what jobs work from.
 #[derive(Debug, Clone, Copy)]
@@ -190,6 +199,42 @@ impl<'a> Orders<'a> {
     /// [`OrderError`]
     pub fn revision(&self, card: &Card) -> Result<(DocumentText, Vec<String>), OrderError> {
         Ok((self.document(card)?, self.reports(card)?))
+    }
+
+    /// The descriptions of roles that the configuration names, as the branch's commit has them. One that cannot be
+    /// used is left out, with a sentence: a role works without, and a board that stood still for it would not.
+    ///
+    /// # Errors
+    /// [`OrderError`] if the repository cannot be read.
+    pub fn guidance(&self, roles: &Roles) -> Result<(Guidance, Vec<String>), OrderError> {
+        let (mut found, mut missing) = (Guidance::new(), Vec::new());
+        let mut wanted = roles.guidance().peekable();
+        if wanted.peek().is_none() {
+            return Ok((found, missing));
+        }
+        let tip = self.tip()?;
+        for (role, path) in wanted {
+            let key = format!("roles.{}.guidance", role.id());
+            match self.documents.git().read_path(&tip, path, MAX_GUIDANCE_BYTES) {
+                Ok(Some(blob)) => match String::from_utf8(blob.bytes) {
+                    Ok(text) => {
+                        let document =
+                            DocumentText { path: path.to_owned(), blob: blob.oid.to_string(), text };
+                        found.insert(role, document);
+                    }
+                    Err(_) => missing.push(format!("{key}: {path} ist kein UTF-8")),
+                },
+                Ok(None) => {
+                    let branch = self.documents.branch();
+                    missing.push(format!("{key}: {path} gibt es auf dem Branch {branch} nicht"));
+                }
+                Err(GitError::TooLarge { .. }) => {
+                    missing.push(format!("{key}: {path} hat mehr als {MAX_GUIDANCE_BYTES} Bytes"));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok((found, missing))
     }
 
     fn builder(&self, card: &Card, from: StartFrom) -> Result<Payload, OrderError> {
@@ -295,6 +340,7 @@ mod tests {
     use super::*;
     use crate::edge::documents::Seed;
     use crate::edge::git::testing::Fixture;
+    use crate::edge::settings::Role;
     use crate::model::card::{Failure, Report};
     use crate::model::marker::review::Decision;
     use crate::model::outcome::RunResult;
@@ -314,6 +360,38 @@ mod tests {
         match documents.seed_card(&Slug::parse(slug).unwrap()).unwrap() {
             Seed::Card(card) => *card,
             other @ (Seed::Nothing | Seed::Broken(_)) => panic!("{other:?}"),
+        }
+    }
+
+    fn roles(builder: Option<&str>) -> Roles {
+        let role = |guidance: Option<&str>| Role {
+            profile: "standard".into(),
+            iterations: None,
+            guidance: guidance.map(str::to_owned),
+            template: None,
+        };
+        Roles { builder: role(builder), reviewer: role(None), researcher: role(None), planner: role(None) }
+    }
+
+    #[test]
+    fn a_description_of_a_role_is_that_of_the_commit_and_one_that_cannot_be_used_is_named() {
+        let (fixture, documents) = repository();
+        let orders = Orders::new(&documents);
+        assert_eq!(orders.guidance(&roles(None)).unwrap(), (Guidance::new(), vec![]));
+        fixture.write("agents/builder.md", "Baue klein.\n");
+        let (found, missing) = orders.guidance(&roles(Some("agents/builder.md"))).unwrap();
+        assert!(found.is_empty() && missing[0].contains("agents/builder.md"), "{missing:?}");
+        fixture.run(&["add", "-A"]);
+        fixture.run(&["commit", "-q", "-m", "role"]);
+        fixture.write("agents/builder.md", "Noch nicht im Commit.\n");
+        let (found, missing) = orders.guidance(&roles(Some("agents/builder.md"))).unwrap();
+        assert_eq!(found[&RoleName::Builder].text, "Baue klein.\n");
+        assert!(missing.is_empty(), "{missing:?}");
+        for (size, taken) in [(MAX_GUIDANCE_BYTES, true), (MAX_GUIDANCE_BYTES + 1, false)] {
+            fixture.write("agents/builder.md", "x".repeat(size));
+            fixture.run(&["commit", "-aqm", "long"]);
+            let (found, missing) = orders.guidance(&roles(Some("agents/builder.md"))).unwrap();
+            assert_eq!((found.len(), missing.len()), (usize::from(taken), usize::from(!taken)));
         }
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::card::{Card, CardId, Step};
-use super::job::{Job, JobRef, Lane};
+use super::job::{DocumentText, Job, JobRef, Lane};
 use super::profile::{Choice, ITERATION_CAP, RoleName};
 use super::slug::Slug;
 
@@ -173,6 +173,8 @@ pub struct Policy {
     pub iteration_cap: u32,
     /// Whether another service builds.
     pub external_builder: bool,
+    /// Descriptions of roles in the repository, for the jobs that are made now.
+    pub guidance: BTreeMap<RoleName, DocumentText>,
 }
 
 /// What the configuration says of a role.

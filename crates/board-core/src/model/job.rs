@@ -362,6 +362,9 @@ pub struct Job {
     pub profile: String,
     /// Iterations that this run may use.
     pub iteration_limit: u32,
+    /// The role's description in the repository as it was when the job was made; quoted into the prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guidance: Option<DocumentText>,
     /// What the role works from.
     pub payload: Payload,
 }
@@ -387,6 +390,8 @@ struct RawJob<P> {
     requested_by: String,
     profile: String,
     iteration_limit: u32,
+    #[serde(default)]
+    guidance: Option<DocumentText>,
     payload: P,
 }
 
@@ -402,6 +407,7 @@ impl<P> RawJob<P> {
             requested_by: self.requested_by,
             profile: self.profile,
             iteration_limit: self.iteration_limit,
+            guidance: self.guidance,
             payload: wrap(self.payload),
         }
     }

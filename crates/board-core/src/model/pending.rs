@@ -254,6 +254,7 @@ mod tests {
             requested_by: "lukas".into(),
             profile: "standard".into(),
             iteration_limit: 20,
+            guidance: None,
             payload: Payload::Draft(DraftPayload { round: 1, conversation: Vec::new(), revises: None }),
         }
     }

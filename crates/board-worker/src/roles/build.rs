@@ -162,7 +162,7 @@ fn values(settings: &Settings, job: &Job, payload: &BuilderPayload) -> Value {
         iterations => job.iteration_limit,
         wall_time => crate::words::span(settings.limits.wall_time),
         idle_time => crate::words::span(settings.limits.idle_time),
-        guidance => Value::from(()),
+        guidance => job.guidance.as_ref().map(|guidance| guidance.text.clone()),
         base_commit => payload.base_commit.clone(),
         intent => document(&payload.intent),
         resume => payload.resume.as_ref().map(|resume| resume.before.clone()),

@@ -138,7 +138,7 @@ fn prepare(stage: &Stage<'_>, job: &Job, directory: &Path) -> anyhow::Result<Pre
         iterations => job.iteration_limit,
         wall_time => crate::words::span(settings.limits.wall_time),
         idle_time => crate::words::span(settings.limits.idle_time),
-        guidance => Value::from(()),
+        guidance => job.guidance.as_ref().map(|guidance| guidance.text.clone()),
         iteration_cap => settings.limits.iterations.min(ITERATION_CAP),
         profiles => settings.profiles.iter().map(|(name, profile)| {
             context! { name => name, description => profile.description.clone() }

@@ -29,6 +29,7 @@ fn policy() -> Policy {
         roles: BTreeMap::new(),
         iteration_cap: 20,
         external_builder: false,
+        guidance: BTreeMap::new(),
     }
 }
 

@@ -134,6 +134,7 @@ mod tests {
             roles: RoleName::ALL.into_iter().map(|name| (name, role.clone())).collect(),
             iteration_cap: 20,
             external_builder: false,
+            guidance: std::collections::BTreeMap::new(),
         }
     }
 

@@ -101,6 +101,8 @@ impl Settings {
             roles: RoleName::ALL.into_iter().map(role).collect(),
             iteration_cap: self.limits.iterations,
             external_builder: self.builder.is_some(),
+            // Read from the repository when a job is made: `Orders::guided`.
+            guidance: std::collections::BTreeMap::new(),
         }
     }
 

@@ -388,6 +388,11 @@ pub struct Roles {
 }
 
 impl Roles {
+    /// Where the descriptions of roles lie in the repository.
+    pub fn guidance(&self) -> impl Iterator<Item = (RoleName, &str)> {
+        RoleName::ALL.into_iter().filter_map(|name| Some((name, self.get(name).guidance.as_deref()?)))
+    }
+
     /// The settings of one role.
     pub fn get(&self, role: RoleName) -> &Role {
         match role {

@@ -222,6 +222,7 @@ impl Board {
             requested_by: stamp.actor.clone(),
             profile,
             iteration_limit,
+            guidance: policy.guidance.get(&kind.role()).cloned(),
             payload,
         })
     }

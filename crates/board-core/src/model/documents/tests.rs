@@ -30,6 +30,7 @@ fn review_card() -> Card {
         requested_by: "board".into(),
         profile: "stark".into(),
         iteration_limit: 20,
+        guidance: None,
         payload: Payload::Review(ReviewPayload { intent, commit: COMMIT.into(), base: "ba5e".into() }),
     });
     card.history.push(Step {

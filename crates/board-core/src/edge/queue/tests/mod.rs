@@ -47,6 +47,7 @@ fn job(kind: JobType, card: &str) -> Job {
         requested_by: "lukas".into(),
         profile: "standard".into(),
         iteration_limit: 20,
+        guidance: None,
         payload,
     }
 }

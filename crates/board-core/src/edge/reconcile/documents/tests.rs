@@ -48,6 +48,7 @@ impl Setup {
             roles: BTreeMap::new(),
             iteration_cap: 20,
             external_builder: false,
+            guidance: BTreeMap::new(),
         };
         Setup { fixture, store, queue, documents, worktrees, policy }
     }

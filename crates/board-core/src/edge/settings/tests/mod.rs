@@ -527,6 +527,7 @@ fn the_model_is_told_what_it_decides_on() {
             ]),
             iteration_cap: 20,
             external_builder: false,
+            guidance: BTreeMap::new(),
         }
     );
 }

@@ -28,6 +28,7 @@ fn policy(undo_seconds: u32) -> Policy {
         roles: RoleName::ALL.into_iter().map(|name| (name, role("standard"))).collect(),
         iteration_cap: 20,
         external_builder: false,
+        guidance: BTreeMap::new(),
     }
 }
 
