@@ -1,6 +1,7 @@
 //! What touches the outside: files, locks, the queue directories, git, the journal.
 //!
 //! May use [`crate::model`], never the reverse.
+pub mod alarms;
 pub mod audit;
 pub mod clock;
 pub mod documents;

@@ -139,14 +139,21 @@ impl Queue {
         self.layout.drop_dir().join(format!("{key}{ADOPT}"))
     }
 
-    /// Removes files from `done/` and `rejected/` that were last changed before `keep` ago, and what writers
-    /// that died left in `tmp/`; returns how many. Files of jobs for which `needed` holds stay.
+    /// Removes files from `done/` and `rejected/` that were last changed longer ago than each keeps them (none:
+    /// for ever), and what writers that died left in `tmp/`; returns how many. Files of jobs for which `needed`
+    /// holds stay.
     ///
     /// # Errors
     /// [`QueueError::File`].
-    pub fn remove_old(&self, keep: Duration, needed: impl Fn(JobRef) -> bool) -> Result<usize, QueueError> {
+    pub fn remove_old(
+        &self,
+        done: Option<Duration>,
+        rejected: Option<Duration>,
+        needed: impl Fn(JobRef) -> bool,
+    ) -> Result<usize, QueueError> {
         let mut removed = remove_older(&self.layout.tmp(), STALE_STAGING, |_| false)?;
-        for dir in [self.layout.done(), self.layout.rejected()] {
+        for (dir, keep) in [(self.layout.done(), done), (self.layout.rejected(), rejected)] {
+            let Some(keep) = keep else { continue };
             removed += remove_older(&dir, keep, |name| {
                 let job = JobRef::from_job_file(name).or_else(|| JobRef::from_outcome_file(name));
                 job.is_some_and(&needed)

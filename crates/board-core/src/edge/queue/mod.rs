@@ -114,6 +114,11 @@ impl Queue {
         Ok(queue)
     }
 
+    /// The queue for whoever only looks, root for example: nothing is checked, and nothing should be written.
+    pub fn look_at(state_dir: &Path) -> Queue {
+        Queue { layout: Layout::new(state_dir) }
+    }
+
     /// Makes the directories that are missing and returns them: at a first start all of them, later those that
     /// somebody removed, which is worth an alarm.
     ///
@@ -128,6 +133,11 @@ impl Queue {
             }
         }
         Ok(made)
+    }
+
+    /// Every directory that is always there, parents first.
+    pub fn directories(&self) -> Vec<PathBuf> {
+        self.layout.standing().into_iter().map(|(dir, _)| dir).collect()
     }
 
     /// The state directory.

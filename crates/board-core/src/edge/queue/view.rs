@@ -2,17 +2,20 @@
 //!
 //! Files only ever move forward, so inbox, running, outcomes and done are looked at in that order, and a file
 //! that moves meanwhile is seen once or twice but never missed.
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use serde::Deserialize;
 use uuid::Uuid;
 
+use super::layout::Layout;
 use super::{Queue, QueueError};
 use crate::edge::files::read::{Read, open_regular_nofollow};
 use crate::edge::files::{FileError, Kind, exists, list_dir, sync_dir};
 use crate::model::card::CardId;
 use crate::model::job::{JobRef, Lane, MAX_JOB_BYTES};
 use crate::model::pending::{QueueView, RunningFile};
+use crate::model::time::Timestamp;
 
 #[derive(Deserialize)]
 struct OfCard {
@@ -62,6 +65,36 @@ impl Queue {
         view.cancels.extend(files(&self.layout.cancel(), synced, |name| Uuid::try_parse(name).ok())?);
         Ok(view)
     }
+}
+
+impl Queue {
+    /// Since when the file lies in the inbox of a lane that lies there longest, whatever it is: what the glob of a
+    /// path unit matches waits for a worker.
+    ///
+    /// # Errors
+    /// [`QueueError::File`].
+    pub fn waits_since(&self, lane: Lane) -> Result<Option<Timestamp>, QueueError> {
+        let inbox = self.layout.inbox(lane);
+        let mut oldest = None;
+        for entry in list_dir(&inbox)? {
+            let name = entry.name.as_encoded_bytes();
+            if !name.ends_with(b".json") || name.starts_with(b".") {
+                continue;
+            }
+            // Claimed since; else the change of the inode, which the rename into the inbox sets.
+            let Ok(about) = std::fs::symlink_metadata(inbox.join(&entry.name)) else { continue };
+            let since = Timestamp::from_millis(about.ctime().saturating_mul(1000));
+            oldest = Some(oldest.map_or(since, |known: Timestamp| known.min(since)));
+        }
+        Ok(oldest)
+    }
+}
+
+/// What the path units of a lane watch, `%i` standing for the slot: the inbox, and their own running directory.
+pub fn path_globs(state_dir: &Path, lane: Lane) -> [String; 2] {
+    let layout = Layout::new(state_dir);
+    let running = layout.all_running().join(format!("{}-%i", lane.id()));
+    [layout.inbox(lane), running].map(|dir| format!("{}/*.json", dir.display()))
 }
 
 /// The regular files of a directory whose names mean something, in the order of what they mean. A running

@@ -152,6 +152,11 @@ impl Store {
         Ok(Store { dir: state_dir.to_owned(), path: state_dir.join(STATE_FILE) })
     }
 
+    /// The store for whoever only reads, root for example: nothing is checked, and nothing should be written.
+    pub fn look_at(state_dir: &Path) -> Store {
+        Store { dir: state_dir.to_owned(), path: state_dir.join(STATE_FILE) }
+    }
+
     /// The first start: makes the state directory and an empty state if neither is there. Returns whether it
     /// made the state.
     ///

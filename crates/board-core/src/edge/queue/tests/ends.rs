@@ -262,12 +262,15 @@ fn what_is_old_is_removed_unless_its_job_is_needed() {
         queue.retire_outcome(job.reference(), None).unwrap();
     }
     std::fs::create_dir(queue.rejected_dir().join("dir.json")).unwrap();
-    assert_eq!(queue.remove_old(Duration::from_secs(3600), |_| false).unwrap(), 0);
+    assert_eq!(queue.remove_old(Some(Duration::from_secs(3600)), None, |_| false).unwrap(), 0);
+    assert_eq!(queue.remove_old(None, None, |_| false).unwrap(), 0);
     // An age below zero seconds cannot be asked for; the files are of this second, so a deadline is waited for.
     let deadline = Instant::now() + Duration::from_secs(10);
     let mut removed = 0;
     while removed < 2 && Instant::now() < deadline {
-        removed += queue.remove_old(Duration::ZERO, |job| job == jobs[0].reference()).unwrap();
+        removed += queue
+            .remove_old(Some(Duration::ZERO), Some(Duration::ZERO), |job| job == jobs[0].reference())
+            .unwrap();
         std::thread::yield_now();
     }
     assert_eq!(queue_tree(&queue, &[&jobs[0]]), ["done/A.1.outcome.json"]);

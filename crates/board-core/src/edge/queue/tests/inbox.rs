@@ -279,3 +279,18 @@ fn claimers_that_race_get_each_job_once() {
     assert_eq!(names(&queue.outcomes_dir()).len(), 40);
     assert_eq!(names(&queue.rejected_dir()).len(), 80);
 }
+
+#[test]
+fn whatever_the_glob_of_a_path_unit_matches_waits() {
+    let (_dir, queue) = queue();
+    assert_eq!(queue.waits_since(Lane::Read).unwrap(), None);
+    for name in ["x.json.tmp", ".x.json", "notes"] {
+        std::fs::write(queue.inbox_dir(Lane::Read).join(name), "").unwrap();
+    }
+    assert_eq!(queue.waits_since(Lane::Read).unwrap(), None);
+    std::fs::create_dir(queue.inbox_dir(Lane::Read).join("dir.json")).unwrap();
+    assert!(queue.waits_since(Lane::Read).unwrap().is_some());
+    let [inbox, running] = view::path_globs(queue.state_dir(), Lane::Read);
+    assert_eq!(inbox, format!("{}/*.json", queue.inbox_dir(Lane::Read).display()));
+    assert_eq!(running, format!("{}/read-%i/*.json", queue.running_dir().display()));
+}
