@@ -85,6 +85,11 @@ pub(crate) fn frame(app: &App, ctx: &Ctx, world: &World) -> Frame {
         let text = say("banner.disk", &[("free", &mib(free)), ("limit", &limit)]);
         frame.banners.insert(0, Banner { tone: "bad", text, href: Some("/system") });
     }
+    for alarm in board_core::edge::alarms::all(&app.settings.board.state_dir).into_values() {
+        let age = crate::view::text::ago(ctx.language, alarm.since, world.now);
+        let text = say("banner.alarm", &[("age", &age), ("why", &alarm.reason)]);
+        frame.banners.insert(0, Banner { tone: "bad", text, href: Some("/system") });
+    }
     for pause in crate::view::job::pauses(world) {
         let what = pause_words(&pause, ctx.language);
         let text = say("banner.paused", &[("what", &what), ("why", &pause.reason)]);
