@@ -17,4 +17,5 @@ pub mod stop;
 pub mod supervise;
 pub mod words;
 
+pub use play::PATH;
 pub use run::run;

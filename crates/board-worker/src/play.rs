@@ -30,7 +30,7 @@ use crate::supervise::{Ended, Progress, Run, SuperviseError, supervise};
 use crate::words::{Language, pick};
 
 /// `PATH` of a run; a program elsewhere is named by its path.
-const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin";
+pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin";
 /// The sandbox's program.
 const BUBBLEWRAP: &str = "bwrap";
 

@@ -72,6 +72,22 @@ pub(crate) enum Command {
     Queue(Queue),
     /// Check the state, show it, or bring an earlier one back
     State(State),
+    /// Check the whole installation; every finding with its remedy
+    Doctor(Doctor),
+    /// What the units need to know of this host: where the checkout is, and who may do what with it
+    DropIns {
+        /// Write it below /etc/systemd/system
+        #[arg(long)]
+        install: bool,
+    },
+    /// Look after the queue, as the timer does: failed units, what waits too long, what is old
+    Sweep,
+    /// Raise the alarm for a unit that failed, as systemd does
+    Alarm {
+        /// The unit
+        #[arg(value_name = "UNIT")]
+        unit: String,
+    },
     /// Check the configuration file: everything that is wrong, at once
     CheckConfig(CheckConfig),
     /// Check a job file or one to be dropped: everything that is wrong, at once
@@ -92,6 +108,20 @@ pub(crate) enum Command {
         #[arg(value_name = "DIR")]
         dir: PathBuf,
     },
+}
+
+/// `doctor`
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    #[command(subcommand)]
+    pub(crate) command: Option<DoctorCommand>,
+}
+
+/// What else to check.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DoctorCommand {
+    /// Send the board forged requests; each must be refused
+    Auth,
 }
 
 /// `check-config`

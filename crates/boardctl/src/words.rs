@@ -37,6 +37,46 @@ words! {
         "What can be dropped: {types}; type and card_id are required, profile and iteration_limit optional.";
     schemas_written(count, dir): "{count} Schemas in {dir} geschrieben", "{count} schemas written to {dir}";
 
+    // doctor, drop-ins
+    doctor_end(good, warn, bad): "{good} in Ordnung, {warn} Hinweise, {bad} Fehler", "{good} good, {warn} warnings, {bad} failures";
+    drop_ins_installed():
+        "Die Units kennen diesen Rechner. Was läuft, erfährt es durch: systemctl try-restart board-agent-trigger.service board-agent-watcher.service",
+        "The units know this host. What runs is told by: systemctl try-restart board-agent-trigger.service board-agent-watcher.service";
+
+    // sweep, alarm
+    sweep_not_yours(dir):
+        "{dir} gehört einem anderen Benutzer; `systemctl start board-agent-sweep` räumt als der richtige auf",
+        "{dir} is another user's; `systemctl start board-agent-sweep` sweeps as the right one";
+    sweep_nothing(): "Nichts zu tun.", "Nothing to do.";
+    sweep_failed(count): "{count} Teile sind nicht gelungen; was, steht darüber", "{count} parts failed; see above";
+    recreated(dir):
+        "{dir} war weg und ist neu angelegt; was darin lag, ist verloren gegangen oder liegt anderswo",
+        "{dir} was gone and is made again; what lay in it is lost or lies elsewhere";
+    backlog(lane, age):
+        "Spur {lane}: ein Auftrag wartet seit {age} s, obwohl ein Platz frei ist; startet der Worker nicht?",
+        "lane {lane}: a job has waited for {age} s although a slot is free; does its worker not start?";
+    alarm_over(name): "Alarm {name}: die Ursache ist weg", "alarm {name}: its cause is gone";
+    old_files(count): "{count} alte Dateien entfernt", "{count} old files removed";
+    worktree_over(card):
+        "{card}: lange deployt; der Watcher entfernt den Worktree, der Branch bleibt",
+        "{card}: deployed long ago; the watcher removes its worktree, the branch stays";
+    stray_removed(path): "{path}: Rest eines Worktrees entfernt", "{path}: left over from a worktree, removed";
+    saved_removed(name): "{name}: gesicherte Arbeit, die abgelaufen ist, entfernt", "{name}: saved work that is past its time, removed";
+    disk_short(mib): "nur noch {mib} MiB frei; neue Builds warten", "only {mib} MiB left; new builds wait";
+    unit_revived(unit): "{unit} war gescheitert und läuft wieder", "{unit} had failed and runs again";
+    worker_started(unit, age):
+        "{unit} gestartet: ein Auftrag wartete seit {age} s",
+        "{unit} started: a job had waited for {age} s";
+    unit_masked(unit, age):
+        "{unit} ist maskiert, und ein Auftrag wartet seit {age} s: systemctl unmask {unit}",
+        "{unit} is masked, and a job has waited for {age} s: systemctl unmask {unit}";
+    unit_failed(unit):
+        "{unit} ist gescheitert; mehr sagt: systemctl status {unit}",
+        "{unit} failed; more by: systemctl status {unit}";
+    unit_failed_because(unit, result):
+        "{unit} ist gescheitert ({result}); mehr sagt: systemctl status {unit}",
+        "{unit} failed ({result}); more by: systemctl status {unit}";
+
     // the control socket
     not_running(path):
         "Unter {path} antwortet kein Board. Läuft es? `boardctl dev --config …` startet eines im Vordergrund; \

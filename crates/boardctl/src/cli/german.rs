@@ -77,6 +77,19 @@ const TEXTS: &[(&str, &str)] = &[
     ("boardctl state show", "Gibt den Zustand aus"),
     ("boardctl state restore", "Holt einen früheren Zustand zurück; der jetzige bleibt daneben liegen"),
     ("boardctl state restore.snapshot", "Name des Schnappschusses; sonst der neueste lesbare"),
+    ("boardctl doctor", "Prüft die ganze Installation; zu jedem Fund, was zu tun ist"),
+    ("boardctl doctor auth", "Schickt dem Board gefälschte Anfragen; jede muss abgelehnt werden"),
+    (
+        "boardctl drop-ins",
+        "Was die Units von diesem Rechner wissen müssen: wo das Checkout ist und wer was damit darf",
+    ),
+    ("boardctl drop-ins.install", "Unter /etc/systemd/system schreiben"),
+    (
+        "boardctl sweep",
+        "Sieht nach der Warteschlange, wie es der Timer tut: gescheiterte Units, was zu lange wartet, was alt ist",
+    ),
+    ("boardctl alarm", "Schlägt Alarm für eine gescheiterte Unit, wie es systemd tut"),
+    ("boardctl alarm.unit", "Die Unit"),
     ("boardctl check-config", "Prüft die Konfigurationsdatei: alles, was falsch ist, auf einmal"),
     (
         "boardctl check-config.elsewhere",

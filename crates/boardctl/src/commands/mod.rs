@@ -1,13 +1,17 @@
 //! The commands, one module each; here only which is which, and what several of them need.
 pub(crate) mod act;
 pub(crate) mod check;
+pub(crate) mod doctor;
+pub(crate) mod drop_ins;
 pub(crate) mod list;
 pub(crate) mod phases;
 pub(crate) mod queue;
 pub(crate) mod schema;
 pub(crate) mod show;
+pub(crate) mod slots;
 pub(crate) mod start;
 pub(crate) mod state;
+pub(crate) mod sweep;
 
 use std::path::PathBuf;
 
@@ -16,7 +20,7 @@ use board_core::model::event::EventKind;
 use board_core::model::phase::{Column, Phase, Terminal};
 use serde_json::Value;
 
-use crate::cli::{self, Cli, Command, Global, QueueCommand};
+use crate::cli::{self, Cli, Command, DoctorCommand, Global, QueueCommand};
 use crate::control::Control;
 use crate::output::{Out, Style};
 use crate::{demo, dev};
@@ -50,6 +54,13 @@ pub(crate) fn run(line: &Cli) -> anyhow::Result<()> {
             let directories = if arguments.elsewhere { DirectoryCheck::Skip } else { DirectoryCheck::Check };
             check::config(&config(global), directories, out)
         }
+        Command::Sweep => sweep::run(&settings.clone()?, out),
+        Command::Alarm { unit } => sweep::alarm(&settings.clone()?, unit, out),
+        Command::DropIns { install } => drop_ins::run(&settings.clone()?, *install, out),
+        Command::Doctor(arguments) => match arguments.command {
+            None => doctor::run(&config(global), settings.clone(), &control(), out),
+            Some(DoctorCommand::Auth) => doctor::auth(&settings.clone()?, out),
+        },
         Command::CheckJob { file } => check::job_file(file, out),
         Command::Schema(arguments) => schema::run(arguments, out),
         Command::Dev(arguments) => {

@@ -2,7 +2,6 @@
 //!
 //! Looks at the files themselves, so it also tells when no daemon runs. It takes no lock: that would disturb
 //! those that it reports on.
-use std::collections::HashSet;
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
@@ -21,12 +20,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::check::{self, Form};
+use super::slots;
 use crate::output::{Ended, Out, Style};
 use crate::{when, words};
-
-/// Where files are dropped, below the state directory. Not asked of [`Queue`], which opens only for its owner:
-/// whoever drops is another user.
-const DROP: &str = "queue/drop";
 
 /// A file in the queue.
 struct Lying {
@@ -53,10 +49,10 @@ struct Held {
 /// Prints the queue and the locks.
 ///
 /// # Errors
-/// A state directory that is not there or not ours to read.
+/// A state directory that is not there or that this user may not read.
 pub(crate) fn show(settings: &Settings, out: Out) -> anyhow::Result<()> {
     let state_dir = &settings.board.state_dir;
-    let queue = Queue::open(state_dir, false)?;
+    let queue = Queue::look_at(state_dir);
     let files = lying(&queue)?;
     let held = held(state_dir)?;
     if out.json {
@@ -163,7 +159,7 @@ fn changed(path: &Path) -> Option<Timestamp> {
 }
 
 fn held(state_dir: &Path) -> anyhow::Result<Vec<Held>> {
-    let locked = locked_inodes(&std::fs::read_to_string("/proc/locks").unwrap_or_default());
+    let locked = slots::locked_inodes();
     // Every lock of ours lies beside the trigger's, but for that of the state.
     let dir = board_core::edge::lock::trigger_lock(state_dir);
     let dir = dir.parent().unwrap_or(state_dir);
@@ -187,22 +183,6 @@ fn held(state_dir: &Path) -> anyhow::Result<Vec<Held>> {
     Ok(held)
 }
 
-/// Inodes of files that are locked now. The device is not compared: it is another one than `stat` tells on
-/// btrfs and overlayfs.
-fn locked_inodes(proc_locks: &str) -> HashSet<u64> {
-    proc_locks
-        .lines()
-        .filter_map(|line| {
-            // `->` marks one who waits.
-            let mut words = line.split_whitespace().skip(1).peekable();
-            if words.peek() == Some(&"->") {
-                return None;
-            }
-            words.nth(4)?.rsplit(':').next()?.parse().ok()
-        })
-        .collect()
-}
-
 /// Drops a job file by hand.
 ///
 /// # Errors
@@ -217,7 +197,7 @@ pub(crate) fn drop_file(settings: &Settings, file: &Path, out: Out) -> anyhow::R
         crate::output::complain(&words::only_drops(out.language));
         return Err(Ended::Findings.into());
     }
-    let dir = settings.board.state_dir.join(DROP);
+    let dir = Queue::look_at(&settings.board.state_dir).drop_dir();
     let name = format!("{}.json", Uuid::now_v7());
     let staged = dir.join(format!(".{name}.tmp"));
     // Readable for the service, which is another user than whoever drops.
@@ -242,14 +222,6 @@ pub(crate) fn drop_file(settings: &Settings, file: &Path, out: Out) -> anyhow::R
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn who_waits_for_a_lock_does_not_hold_it() {
-        let text = "1: FLOCK  ADVISORY  WRITE 812 00:2d:4711 0 EOF\n\
-                    1: -> FLOCK  ADVISORY  WRITE 813 00:2d:4712 0 EOF\n\
-                    2: POSIX  ADVISORY  READ  99 08:01:42 128 128\nrubbish\n";
-        assert_eq!(locked_inodes(text), HashSet::from([4711, 42]));
-    }
 
     #[test]
     fn a_job_and_an_outcome_tell_their_card() {

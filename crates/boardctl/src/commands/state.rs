@@ -13,11 +13,12 @@ use crate::{when, words};
 /// # Errors
 /// A state that cannot be read (its sentence says what to do), a snapshot that is not there.
 pub(crate) fn run(settings: &Settings, command: &StateCommand, out: Out) -> anyhow::Result<()> {
-    let store = Store::open(&settings.board.state_dir)?;
+    let state_dir = &settings.board.state_dir;
     match command {
-        StateCommand::Check => check(settings, &store, out),
-        StateCommand::Show => Ok(out.value(&serde_json::to_value(store.read()?)?)?),
-        StateCommand::Restore { snapshot } => restore(&store, snapshot.as_deref(), out),
+        StateCommand::Check => check(settings, &Store::look_at(state_dir), out),
+        StateCommand::Show => Ok(out.value(&serde_json::to_value(Store::look_at(state_dir).read()?)?)?),
+        // Written by the owner alone: a state of root's would lock the daemons out.
+        StateCommand::Restore { snapshot } => restore(&Store::open(state_dir)?, snapshot.as_deref(), out),
     }
 }
 
