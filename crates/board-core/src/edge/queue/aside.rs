@@ -21,6 +21,8 @@ use crate::model::time::Timestamp;
 
 /// Longest part of a name that is kept, bytes; room for `.reason.json` and a temporary's ending.
 const MAX_NAME_BYTES: usize = 180;
+/// What the name of a rejected directory ends with that could not be moved away.
+const KEPT_ENDING: &str = ".rejected";
 /// Files of one name in one directory, at most.
 const MAX_SAME_NAME: u32 = 10_000;
 
@@ -115,6 +117,9 @@ fn put_aside(from: &Path, dir: &Path, reason: Option<&Reason>) -> Result<bool, F
             }
             // Somebody was faster with this name.
             Err(error) if error.is_exists() => {}
+            Err(error) if error.is_denied() && reason.is_some() && out_of_the_way(from, &name)? => {
+                return Ok(true);
+            }
             Err(error) => {
                 // Whoever was faster with this very file needs the reason.
                 if reason.is_some() && !exists(&target)? {
@@ -125,6 +130,27 @@ fn put_aside(from: &Path, dir: &Path, reason: Option<&Reason>) -> Result<bool, F
         }
     }
     Err(FileError::new("move", from, std::io::Error::other("too many files of this name are kept already")))
+}
+
+/// A directory of somebody else can be renamed but not moved elsewhere, since its `..` would change. It stays where it
+/// is under a name that nothing looks for, and its reason lies in `rejected/`. `false` for anything else.
+fn out_of_the_way(from: &Path, name: &OsStr) -> Result<bool, FileError> {
+    if !std::fs::symlink_metadata(from).is_ok_and(|there| there.is_dir()) {
+        return Ok(false);
+    }
+    for n in 1..=MAX_SAME_NAME {
+        let mut kept = name.to_owned();
+        kept.push(KEPT_ENDING);
+        match rename_noreplace(from, &from.with_file_name(numbered(&kept, n))) {
+            Ok(()) => {
+                sync_dir(parent_of(from))?;
+                return Ok(true);
+            }
+            Err(error) if error.is_exists() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
 }
 
 /// On a full disk the move counts, and the journal has the reason.
@@ -186,6 +212,38 @@ mod tests {
         let reason: Reason =
             serde_json::from_slice(&std::fs::read(to.join("x.json.2.reason.json")).unwrap()).unwrap();
         assert_eq!((reason.name.as_str(), reason.reason.as_str()), ("x.json", "two"));
+    }
+
+    #[test]
+    fn a_directory_that_may_be_renamed_but_not_moved_stays_under_a_name_that_nothing_looks_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        for path in [&from, &to] {
+            std::fs::create_dir_all(path).unwrap();
+        }
+        let nobody = nix::unistd::Uid::from_raw(65_534);
+        let is_root = nix::unistd::geteuid().is_root();
+        if is_root {
+            for path in [dir.path(), &from, &to] {
+                std::os::unix::fs::chown(path, Some(nobody.as_raw()), None).unwrap();
+            }
+        }
+        for text in ["one", "two"] {
+            std::fs::create_dir(from.join("x.json")).unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o555);
+            std::fs::set_permissions(from.join("x.json"), mode).unwrap();
+            let put = || {
+                if is_root {
+                    // Root may move everything; the user of file access is that of a thread.
+                    nix::unistd::setfsuid(nobody);
+                }
+                put_aside(&from.join("x.json"), &to, Some(&Reason::new("x.json", text)))
+            };
+            let put = std::thread::scope(|scope| scope.spawn(put).join().unwrap());
+            assert!(put.unwrap());
+        }
+        assert_eq!(names(&from), ["x.json.rejected", "x.json.rejected.2"]);
+        assert_eq!(names(&to), ["x.json.reason.json"]);
     }
 
     #[test]
