@@ -28,6 +28,12 @@ pub(crate) enum Tool {
     DpkgDev,
     /// Checks the units.
     SystemdAnalyze,
+    /// Makes the Debian root that the tests boot.
+    Mmdebstrap,
+    /// Boots it.
+    Nspawn,
+    /// Makes disks that can lose power.
+    MkfsExt4,
     /// The browser that walks over the board.
     Chromium,
     /// What runs the scripts that drive the browser.
@@ -60,6 +66,9 @@ impl Tool {
             Tool::CargoDeb => "cargo-deb",
             Tool::DpkgDev => "dpkg-shlibdeps",
             Tool::SystemdAnalyze => "systemd-analyze",
+            Tool::Mmdebstrap => "mmdebstrap",
+            Tool::Nspawn => "systemd-nspawn",
+            Tool::MkfsExt4 => "mkfs.ext4",
             Tool::Chromium => "chromium",
             Tool::Node => "node",
             Tool::Npm => "npm",
@@ -76,6 +85,9 @@ impl Tool {
             Tool::CargoDeb => Origin::Cargo { name: "cargo-deb", version: "3.8.0" },
             Tool::DpkgDev => Origin::Apt("dpkg-dev"),
             Tool::SystemdAnalyze => Origin::Apt("systemd"),
+            Tool::Mmdebstrap => Origin::Apt("mmdebstrap"),
+            Tool::Nspawn => Origin::Apt("systemd-container"),
+            Tool::MkfsExt4 => Origin::Apt("e2fsprogs"),
             Tool::Chromium => Origin::Apt("chromium"),
             Tool::Node => Origin::Apt("nodejs"),
             Tool::Npm => Origin::Apt("npm"),

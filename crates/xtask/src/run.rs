@@ -46,11 +46,13 @@ impl Tally {
 
 /// How the tests are to be run.
 #[derive(Clone, Copy)]
-pub(crate) struct Form {
+pub(crate) struct Form<'a> {
     /// The full numbers.
     pub(crate) long: bool,
     /// What random choices start from.
     pub(crate) seed: u64,
+    /// Which Debian is booted.
+    pub(crate) suite: &'a str,
 }
 
 /// Runs one step of the named suite.
@@ -58,7 +60,7 @@ pub(crate) struct Form {
 /// # Errors
 /// A program that cannot be started, and files of the runner that cannot be written or read. What the
 /// program itself finds is counted, not an error.
-pub(crate) fn step(suite: &str, step: &Step, form: Form) -> anyhow::Result<Tally> {
+pub(crate) fn step(suite: &str, step: &Step, form: Form<'_>) -> anyhow::Result<Tally> {
     let name = format!("{suite}/{}", step.name);
     let mut arguments: Vec<&str> = Vec::new();
     let program = match step.work {
@@ -97,6 +99,7 @@ pub(crate) fn step(suite: &str, step: &Step, form: Form) -> anyhow::Result<Tally
         .current_dir(crate::root())
         .env("RUSTDOCFLAGS", "-D warnings")
         .env("BOARD_TEST_SEED", form.seed.to_string())
+        .env("BOARD_TEST_SUITE", form.suite)
         .env("BOARD_TEST_BIN", crate::target_dir().join("debug"))
         .env(skips::FILE_VARIABLE, &told)
         .env_remove("BOARD_TEST_LONG")

@@ -57,12 +57,18 @@ pub(crate) const SUITES: &[Suite] = &[
         steps: &[
             Step::check("format", &["fmt", "--all", "--check"]),
             Step::check("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
-            Step::tests("tests", &["--workspace", "--exclude", "loop-tests"]),
+            Step::tests("tests", &["--workspace", "--exclude", "loop-tests", "--exclude", "systemd-tests"]),
             Step {
                 name: "doc-tests",
                 tools: &[],
                 carries_the_rest: false,
-                work: Work::DocTests(&["--workspace", "--exclude", "loop-tests"]),
+                work: Work::DocTests(&[
+                    "--workspace",
+                    "--exclude",
+                    "loop-tests",
+                    "--exclude",
+                    "systemd-tests",
+                ]),
             },
             // rustdoc's warnings are errors here; run.rs sets RUSTDOCFLAGS.
             Step::check("doc", &["doc", "--workspace", "--no-deps"]),
@@ -89,29 +95,30 @@ pub(crate) const SUITES: &[Suite] = &[
         root: true,
         tools: &[Tool::Git, Tool::Bubblewrap],
         wishes: &[],
+        steps: &[ARMED, Step::tests("tests", &["-p", "loop-tests"])],
+    },
+    Suite {
+        name: "systemd",
+        minutes: 10,
+        root: true,
+        tools: &[
+            Tool::Bubblewrap,
+            Tool::CargoDeb,
+            Tool::DpkgDev,
+            Tool::Mmdebstrap,
+            Tool::Nspawn,
+            Tool::MkfsExt4,
+        ],
+        wishes: &[],
         steps: &[
-            // The tests start these programs and stop them at their fault points. They lie where every other
-            // build puts its own, so they are built right before.
             Step {
-                name: "programs",
+                name: "package",
                 tools: &[],
                 carries_the_rest: true,
-                work: Work::Check(&[
-                    "build",
-                    "--bins",
-                    "--features",
-                    "fault-points",
-                    "-p",
-                    "board-trigger",
-                    "-p",
-                    "board-worker",
-                    "-p",
-                    "board-watcher",
-                    "-p",
-                    "boardctl",
-                ]),
+                work: Work::Check(&["xtask", "dist", "--profile", "dev"]),
             },
-            Step::tests("tests", &["-p", "loop-tests"]),
+            ARMED,
+            Step::tests("tests", &["-p", "systemd-tests"]),
         ],
     },
     Suite {
@@ -137,6 +144,28 @@ pub(crate) const SUITES: &[Suite] = &[
         ],
     },
 ];
+
+/// The programs with fault points, at which tests stop them. They lie where every other build puts its own, so they
+/// are built right before.
+const ARMED: Step = Step {
+    name: "programs",
+    tools: &[],
+    carries_the_rest: true,
+    work: Work::Check(&[
+        "build",
+        "--bins",
+        "--features",
+        "fault-points",
+        "-p",
+        "board-trigger",
+        "-p",
+        "board-worker",
+        "-p",
+        "board-watcher",
+        "-p",
+        "boardctl",
+    ]),
+};
 
 impl Step {
     const fn check(name: &'static str, arguments: &'static [&'static str]) -> Self {

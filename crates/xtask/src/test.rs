@@ -33,6 +33,9 @@ pub(crate) struct Options {
     /// What random choices start from; the short form always takes the same, --long draws one
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Which Debian the tests on systemd boot: systemd 252 or 257
+    #[arg(long, value_name = "SUITE", default_value = "bookworm", value_parser = ["bookworm", "trixie"])]
+    suite: String,
 }
 
 /// Runs the suites, prints the report, and says by the exit code whether all was well.
@@ -49,7 +52,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if in_ci || options.install {
         install::install(&suites.iter().flat_map(|suite| tools(suite)).collect())?;
     }
-    let form = Form { long: options.long, seed: options.seed.unwrap_or_else(|| seed(options.long)) };
+    let form = Form {
+        long: options.long,
+        seed: options.seed.unwrap_or_else(|| seed(options.long)),
+        suite: &options.suite,
+    };
     println!("seed {} (repeat with --seed {0})", form.seed);
 
     let mut rows = Vec::new();
@@ -68,7 +75,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn run_suite(suite: &Suite, form: Form) -> anyhow::Result<Tally> {
+fn run_suite(suite: &Suite, form: Form<'_>) -> anyhow::Result<Tally> {
     if let Some(reason) = missing(suite.root && !install::is_root(), suite.tools) {
         return Ok(skipped(suite.name, reason));
     }

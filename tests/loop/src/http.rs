@@ -57,7 +57,17 @@ impl Client {
     /// # Errors
     /// As [`Client::send`].
     pub fn raw(&self, request: &[u8]) -> anyhow::Result<Answer> {
-        let mut stream = TcpStream::connect(&self.address).with_context(|| self.address.clone())?;
+        let stream = TcpStream::connect(&self.address).with_context(|| self.address.clone())?;
+        Answer::to(stream, request)
+    }
+}
+
+impl Answer {
+    /// What comes for a request on this connection until it closes.
+    ///
+    /// # Errors
+    /// If the connection breaks, or what comes is no HTTP.
+    pub fn to(mut stream: TcpStream, request: &[u8]) -> anyhow::Result<Answer> {
         stream.set_read_timeout(Some(Duration::from_secs(30)))?;
         stream.write_all(request)?;
         let mut bytes = Vec::new();

@@ -1,0 +1,66 @@
+#!/bin/sh
+# The scripted agent of the tests on systemd. What it does follows from the card's id:
+#   ok-*      writes a file; the review finds it ready
+#   gate-*    waits first until the test opens its gate, a file in /opt/gates
+#   hang-*    works until it is stopped; one that is gone on with is done at once
+#   deaf-*    ignores SIGTERM and leaves processes that left its group and session
+#   mute-*    says nothing for ever
+#   lines-*   prints 150,000 lines, one of 200 kB and bytes that are no text
+#   greedy-*  takes memory until it is stopped
+set -eu
+prompt=$(cat)
+
+# The test decides when it goes on; nothing waits for ever.
+gate() {
+    turns=0
+    until [ -e "/opt/gates/$BOARD_CARD_ID" ]; do
+        [ "$turns" -lt 6000 ] || exit 9
+        turns=$((turns + 1))
+        sleep 0.05
+    done
+}
+
+case $BOARD_CARD_ID in
+gate-*) gate ;;
+deaf-*)
+    trap '' TERM
+    setsid sh -c 'trap "" TERM; (sh -c "trap \"\" TERM; while :; do sleep 1; done # stray of agent.sh" &) ; exit 0' </dev/null >/dev/null 2>&1
+    gate ;;
+mute-*) while :; do sleep 1; done ;;
+lines-*)
+    seq -f 'Zeile %g von vielen, so lang wie eine gewoehnliche Ausgabe' 1 150000
+    head -c 200000 /dev/zero | tr '\0' x
+    echo
+    head -c 4096 /dev/urandom
+    echo ;;
+greedy-*) exec tail /dev/zero ;;
+esac
+
+case $BOARD_JOB_TYPE in
+builder)
+    case $BOARD_CARD_ID in
+    hang-*)
+        echo angefangen >>src/text.txt
+        # One that is gone on with is done at once.
+        [ "$(grep -c '^angefangen$' src/text.txt)" -gt 1 ] || sleep 600 ;;
+    esac
+    mkdir -p src
+    echo "gebaut: $BOARD_CARD_ID" >>"src/$BOARD_CARD_ID.txt"
+    echo "Die Datei src/$BOARD_CARD_ID.txt ist ergaenzt."
+    ;;
+review)
+    decision=bereit
+    [ -e "tree/src/$BOARD_CARD_ID.txt" ] || decision=zurueck
+    printf '%s\n' '===REVIEW-REPORT===' "commit: $BOARD_COMMIT" "entscheidung: $decision" '---' \
+        "# Review $BOARD_CARD_ID" '' '## Umfang und Methoden' '' 'Gelesen.' '' '## Befunde' '' 'Keine.' '' \
+        '## Unsicherheiten' '' 'Keine.' '' '## Entscheidung' '' "$decision" '' '## Empfehlungen' '' 'Keine.' \
+        '===END-REVIEW-REPORT==='
+    ;;
+research)
+    printf '%s\n' '===RESEARCH-REPORT===' "job: $BOARD_JOB_ID" '---' '# Antwort' '' 'So ist es.' '===END-RESEARCH-REPORT==='
+    ;;
+planner | draft)
+    printf '%s\n' "$prompt" | head -1
+    ;;
+*) echo "Diese Rolle spielt das Skript nicht: $BOARD_JOB_TYPE" ;;
+esac

@@ -1,0 +1,7 @@
+//! Every row of the fault table on a real systemd, each test named by the number of its row.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod drops;
+mod stops;
+mod whole;
