@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use board_core::edge::clock;
 use board_core::edge::files::create_dirs_private;
 use board_core::edge::journal::{self, Life};
-use board_core::edge::lock::LockError;
+use board_core::edge::lock::{Lock, LockClass, LockError, card_lock};
 use board_core::edge::queue::claim::{Claim, Claimed, MayRun, Slot, Standing};
 use board_core::edge::queue::recover::RecoverError;
 use board_core::edge::queue::{Queue, QueueError};
@@ -57,6 +57,7 @@ pub fn run(settings: &Settings, lane: Lane, number: u32) -> anyhow::Result<()> {
     worker.recover(&slot)?;
     let Some(job) = worker.claim(&slot, lane)? else { return Ok(()) };
     worker.life(&job, "angenommen");
+    let Some(card) = worker.card_lock(&job)? else { return Ok(()) };
     // The moment between claim and this read may have changed everything.
     let board = worker.store.read_synced()?;
     if let Standing::Superseded(why) = standing(&board, &job) {
@@ -66,6 +67,9 @@ pub fn run(settings: &Settings, lane: Lane, number: u32) -> anyhow::Result<()> {
     }
     let outcome = worker.play(&slot, &job);
     worker.finish(&slot, &job, &outcome);
+    if let Err(error) = card.release_and_remove() {
+        tracing::warn!("{error}");
+    }
     Ok(())
 }
 
@@ -103,6 +107,34 @@ impl Worker<'_> {
                         self.language(),
                         "wartet auf den Slot, den ein anderer Worker hält",
                         "waits for the slot, which another worker holds",
+                    ));
+                    if self.pause(LOCK_PAUSE) {
+                        return Ok(None);
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The lock of the job's card; none if another run held it. The files in `running/` say who runs what, but a file
+    /// that somebody took away says nothing, and two agents in one worktree would be the end of both. After the wait
+    /// nothing is run: the next activation recovers this slot, and finds the other run's outcome or its ruins.
+    fn card_lock(&self, job: &Job) -> anyhow::Result<Option<Lock>> {
+        let path = card_lock(&self.settings.board.state_dir, &job.card_id);
+        let mut waited = false;
+        loop {
+            match Lock::try_acquire(&path, LockClass::Card) {
+                Ok(lock) => return Ok((!waited).then_some(lock)),
+                Err(LockError::Busy { .. }) => {
+                    if !waited {
+                        self.life(job, "wartet: ein anderer Lauf dieser Karte ist noch nicht zu Ende");
+                        waited = true;
+                    }
+                    self.status.waits(&pick(
+                        self.language(),
+                        "wartet auf das Ende eines anderen Laufs dieser Karte",
+                        "waits for the end of another run of this card",
                     ));
                     if self.pause(LOCK_PAUSE) {
                         return Ok(None);

@@ -17,6 +17,7 @@ use nix::fcntl::OFlag;
 
 use super::files::read::{Read, open_regular_nofollow};
 use super::files::{FileError, create_dirs_private, parent_of};
+use crate::model::card::CardId;
 use crate::model::job::Lane;
 use crate::model::time::Timestamp;
 
@@ -27,13 +28,15 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 /// Longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// What a lock guards; the first four in the order in which they are taken.
+/// What a lock guards; the first five in the order in which they are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockClass {
     /// One watcher, one trigger.
     Singleton,
     /// One run per slot.
     Slot,
+    /// One run per card, whatever became of the file that says so.
+    Card,
     /// All our writes into the repository.
     Repository,
     /// `state.json`.
@@ -49,7 +52,11 @@ impl LockClass {
     fn is_leaf(self) -> bool {
         match self {
             LockClass::Credential | LockClass::Sandbox => true,
-            LockClass::Singleton | LockClass::Slot | LockClass::Repository | LockClass::State => false,
+            LockClass::Singleton
+            | LockClass::Slot
+            | LockClass::Card
+            | LockClass::Repository
+            | LockClass::State => false,
         }
     }
 }
@@ -74,7 +81,7 @@ impl std::fmt::Display for Holder {
 /// Why a lock was not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// A mistake in the program: another order than singleton, slot, repository, state.
+    /// A mistake in the program: another order than singleton, slot, card, repository, state.
     #[error("lock order: {wanted:?} may not be taken while {held:?} is held")]
     Order {
         /// What the thread holds.
@@ -153,6 +160,20 @@ impl Lock {
                 }
                 other => return other,
             }
+        }
+    }
+
+    /// Releases the lock and removes its file, for a lock of which there are many. Whoever waits on the file that is
+    /// gone opens the next one.
+    ///
+    /// # Errors
+    /// If the file cannot be removed; the lock is released all the same.
+    pub fn release_and_remove(self) -> Result<(), FileError> {
+        match std::fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(FileError::new("remove", &self.path, error))
+            }
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 
@@ -259,6 +280,11 @@ pub fn slot_lock(state_dir: &Path, lane: Lane, slot: u32) -> PathBuf {
     state_dir.join(format!("locks/{}-{slot}.lock", lane.id()))
 }
 
+/// The lock of a card's run, held by the worker from its claim to its finish.
+pub fn card_lock(state_dir: &Path, card: &CardId) -> PathBuf {
+    state_dir.join(format!("locks/card-{card}.lock"))
+}
+
 /// The lock of a repository; `hash` tells it from others.
 pub fn repository_lock(state_dir: &Path, hash: &str) -> PathBuf {
     state_dir.join(format!("locks/repo-{hash}.lock"))
@@ -273,14 +299,35 @@ pub fn state_lock(state_dir: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    const ORDER: [LockClass; 6] = [
+    const ORDER: [LockClass; 7] = [
         LockClass::Singleton,
         LockClass::Slot,
+        LockClass::Card,
         LockClass::Repository,
         LockClass::State,
         LockClass::Credential,
         LockClass::Sandbox,
     ];
+
+    #[test]
+    fn a_lock_whose_file_is_removed_is_held_by_one_at_a_time_all_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = card_lock(dir.path(), &"ok-eins".parse().unwrap());
+        let inside = std::sync::atomic::AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let lock = Lock::acquire(&path, LockClass::Card).unwrap();
+                        assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
+                        inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                        lock.release_and_remove().unwrap();
+                    }
+                });
+            }
+        });
+        assert!(!path.exists());
+    }
 
     #[test]
     fn a_held_lock_is_busy_and_names_its_holder_until_it_is_dropped() {

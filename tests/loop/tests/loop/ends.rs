@@ -125,3 +125,32 @@ fn a_review_without_a_verdict_fails_with_the_text_kept_and_can_be_tried_again() 
     assert_eq!(world.call("mute-eins", "retry").status, 202);
     world.wait_phase("mute-eins", &["review_fehlgeschlagen"]);
 }
+
+#[test]
+fn a_run_whose_job_file_is_taken_away_is_not_run_a_second_time_beside_it() {
+    let mut world = World::new(Options { agent_seconds: "3".into(), ..Options::default() }).unwrap();
+    world.intent("slow-eins").unwrap();
+    world.start().unwrap();
+    assert_eq!(world.move_to("slow-eins", "in_umsetzung").status, 202);
+    let running = world.wait("a run", || {
+        ["build-1", "build-2"]
+            .iter()
+            .flat_map(|slot| std::fs::read_dir(world.path("state/queue/running").join(slot)))
+            .flat_map(|entries| entries.flatten().map(|entry| entry.path()))
+            .find(|path| {
+                path.extension().is_some_and(|it| it == "json") && !world.processes("agent.sh").is_empty()
+            })
+    });
+    std::fs::remove_file(&running).unwrap();
+    // Something that makes the queue be looked at again.
+    assert_eq!(world.api("POST", "/cards", Some(&serde_json::json!({ "title": "Idee" }))).status, 201);
+    world.wait("the job in a second slot", || {
+        world.log().contains("ein anderer Lauf dieser Karte").then_some(())
+    });
+    world.wait_phase("slow-eins", &["bereit_fuer_deployment"]);
+    let text = world.git(&["show", "board/slow-eins/1:src/text.txt"]).unwrap();
+    assert_eq!(text.matches("langsam").count(), 1, "{text}");
+    world.wait_committed();
+    assert_eq!(world.trailers("Board-Event").unwrap(), ["started", "built", "reviewed_ready"]);
+    assert!(!world.path("state/locks/card-slow-eins.lock").exists());
+}
