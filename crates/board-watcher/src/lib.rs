@@ -338,6 +338,10 @@ impl Watcher {
             Err(error) => return Err(error.into()),
         };
         if !self.started {
+            let indexes = self.documents.git().remove_abandoned_indexes()?;
+            if indexes > 0 {
+                tracing::info!("{indexes} indexes of earlier runs are removed");
+            }
             let strays = self.documents.remove_strays()?;
             if strays > 0 {
                 tracing::info!("{strays} temporary files of an earlier run are removed from the checkout");

@@ -253,8 +253,15 @@ impl Git {
             return Ok(Vec::new());
         };
         let parent = self.log_of(commit, 1)?.pop().and_then(|info| info.parents.into_iter().next());
-        let call =
-            self.call(["diff-tree", "-r", "-z", "--root", "--no-commit-id", "--name-only", "--no-renames"]);
+        let call = self.call_without_index([
+            "diff-tree",
+            "-r",
+            "-z",
+            "--root",
+            "--no-commit-id",
+            "--name-only",
+            "--no-renames",
+        ]);
         let paths =
             super::parse_nul_paths(&call.args(["--end-of-options", commit.as_str()]).read().success()?);
         let mut objects = Objects::open(self, 0)?;

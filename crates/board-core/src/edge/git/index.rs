@@ -8,6 +8,7 @@ use std::{
     io::Write,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use super::{
@@ -43,6 +44,33 @@ impl PrivateIndex {
 
     pub(crate) fn path(&self) -> &Path {
         &self.0
+    }
+}
+
+/// How old an index of ours has to be to be one that a kill left.
+const ABANDONED_AFTER: Duration = Duration::from_secs(600);
+
+impl Git {
+    /// Removes indexes of ours that a kill left; returns how many. Each is as large as the repository's own.
+    ///
+    /// # Errors
+    /// If the directory cannot be read or a file not removed.
+    pub fn remove_abandoned_indexes(&self) -> Result<usize, GitError> {
+        let dir = self.note_dir();
+        let mut removed = 0;
+        for entry in std::fs::read_dir(dir).map_err(at(dir))? {
+            let entry = entry.map_err(at(dir))?;
+            let name = entry.file_name();
+            let id = name.to_str().and_then(|name| name.strip_prefix("index-"));
+            let id = id.map(|id| id.strip_suffix(".lock").unwrap_or(id));
+            let is_ours = id.is_some_and(|id| uuid::Uuid::try_parse(id).is_ok());
+            let age = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
+            if is_ours && age().is_some_and(|age| age > ABANDONED_AFTER) {
+                std::fs::remove_file(entry.path()).map_err(at(&entry.path()))?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
     }
 }
 
@@ -247,6 +275,23 @@ impl Drop for HeldLock {
 #[cfg(test)]
 mod tests {
     use super::{super::Oid, *};
+
+    #[test]
+    fn an_index_that_a_kill_left_is_removed_and_one_in_use_is_not() {
+        let fixture = super::super::testing::Fixture::new();
+        let git = fixture.git();
+        let (old, new) = (PrivateIndex::new(&git), PrivateIndex::new(&git));
+        let foreign = git.note_dir().join("index-of-somebody");
+        let long_ago = std::time::SystemTime::now() - ABANDONED_AFTER - Duration::from_secs(60);
+        for path in [old.path(), new.path(), &foreign] {
+            let file = File::create(path).unwrap();
+            if path != new.path() {
+                file.set_modified(long_ago).unwrap();
+            }
+        }
+        assert_eq!(git.remove_abandoned_indexes().unwrap(), 1);
+        assert!(!old.path().exists() && new.path().exists() && foreign.exists());
+    }
 
     fn entry(path: &str, digit: &str, stage: u8) -> IndexEntry {
         let oid = Oid::parse(&digit.repeat(40)).unwrap();

@@ -181,6 +181,15 @@ impl Git {
         Place { git_dir: self.git_dir.clone(), work_tree: self.top_level.clone() }
     }
 
+    /// A call that reads objects alone. Some of those commands look into the index for attributes, and the operator's
+    /// may be broken: they get one that is not there, which counts as empty.
+    pub(crate) fn call_without_index<S: AsRef<std::ffi::OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = S>,
+    ) -> Call {
+        self.call(args).index(&self.note_dir().join("no-index"))
+    }
+
     /// A call for the checkout that was opened.
     pub(crate) fn call<S: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Call {
         self.call_at(&self.place(), args)
@@ -195,8 +204,23 @@ impl Git {
         Call::at(&self.options.program, place).config(safe_directory(&place.work_tree)).args(args)
     }
 
+    /// Refuses filters that were configured since the repository was opened: asked before git reads or writes files
+    /// that an agent wrote, which is when it would run them.
+    ///
+    /// # Errors
+    /// [`GitError::FiltersConfigured`], or git fails.
+    pub(crate) fn refuse_new_filters(&self) -> Result<(), GitError> {
+        self.dangerous_config().map(drop)
+    }
+
     /// What the repository's own configuration would have git run, as far as no option turns it off.
     fn read_dangerous_config(&mut self) -> Result<(), GitError> {
+        self.merge_drivers = self.dangerous_config()?;
+        Ok(())
+    }
+
+    /// The configured merge drivers; filters are refused.
+    fn dangerous_config(&self) -> Result<Vec<String>, GitError> {
         let pattern = r"^(filter\..*\.(clean|smudge|process)|merge\..*\.driver)$";
         let reply = self.call(["config", "--null", "--name-only", "--get-regexp", pattern]).read().run()?;
         let names = match reply.code {
@@ -214,8 +238,7 @@ impl Git {
         if !filters.is_empty() && !self.options.allow_filters {
             return Err(GitError::FiltersConfigured { path: self.top_level.clone(), keys: filters });
         }
-        self.merge_drivers = drivers;
-        Ok(())
+        Ok(drivers)
     }
 }
 
@@ -309,6 +332,15 @@ mod tests {
         assert_eq!(other.common_dir(), git.common_dir());
         assert_eq!(other.top_level(), linked.canonicalize().unwrap());
         assert_eq!(repo_lock_name(other.common_dir()), repo_lock_name(git.common_dir()));
+    }
+
+    #[test]
+    fn a_filter_that_is_configured_later_is_refused_when_it_would_be_run() {
+        let fixture = Fixture::new();
+        let git = fixture.git();
+        git.refuse_new_filters().unwrap();
+        fixture.run(&["config", "filter.x.clean", "cat"]);
+        assert!(matches!(git.refuse_new_filters(), Err(GitError::FiltersConfigured { .. })));
     }
 
     #[test]

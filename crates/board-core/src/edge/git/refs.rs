@@ -209,7 +209,14 @@ impl Git {
     /// If it is no commit here, or git fails.
     pub fn log_text(&self, commit: &Oid, max: usize, limit: usize) -> Result<Cut, GitError> {
         let count = format!("--max-count={max}");
-        let call = self.call(["log", "--no-color", "--no-decorate", "--date=iso-strict", "--stat", &count]);
+        let call = self.call_without_index([
+            "log",
+            "--no-color",
+            "--no-decorate",
+            "--date=iso-strict",
+            "--stat",
+            &count,
+        ]);
         let call = call.args(["--no-ext-diff", "--no-textconv", "--end-of-options", commit.as_str(), "--"]);
         cut_output(call.read(), limit)
     }
@@ -219,7 +226,15 @@ impl Git {
     /// # Errors
     /// If one of them is no commit here, or git fails.
     pub fn diff(&self, base: &Oid, commit: &Oid, limit: usize) -> Result<Cut, GitError> {
-        let call = self.call(["diff-tree", "-r", "-p", "-M", "--no-color", "--no-ext-diff", "--no-textconv"]);
+        let call = self.call_without_index([
+            "diff-tree",
+            "-r",
+            "-p",
+            "-M",
+            "--no-color",
+            "--no-ext-diff",
+            "--no-textconv",
+        ]);
         let call = call.args([
             "--src-prefix=a/",
             "--dst-prefix=b/",

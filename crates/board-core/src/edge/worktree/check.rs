@@ -259,7 +259,7 @@ impl Worktrees {
     }
 
     fn differences(&self, base: &Oid, tree: &Oid) -> Result<Vec<DiffEntry>, GitError> {
-        let call = self.git.call([
+        let call = self.git.call_without_index([
             "diff-tree",
             "-r",
             "-z",

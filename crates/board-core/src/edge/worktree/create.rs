@@ -17,6 +17,7 @@ impl Worktrees {
     /// # Errors
     /// Its branch is at another commit that does not come from the base, its place is taken, or git fails.
     pub fn create(&self, slug: &Slug, number: u32, base: &Oid) -> Result<Worktree, WorktreeError> {
+        self.git.refuse_new_filters()?;
         let worktree = self.worktree(slug, number);
         let marker = self.root.join(format!("{MAKING}{slug}-{number}"));
         let tip = self.git.branch_tip(&worktree.branch)?;

@@ -64,6 +64,7 @@ pub enum Difference {
 /// # Errors
 /// It is not empty, there is no such commit, the disk is full, or git fails; `dest` may hold a part then.
 pub fn readers_tree(git: &Git, commit: &Oid, dest: &Path) -> Result<(), GitError> {
+    git.refuse_new_filters()?;
     std::fs::create_dir_all(dest).map_err(at(dest))?;
     let dest = dest.canonicalize().map_err(at(dest))?;
     if std::fs::read_dir(&dest).map_err(at(&dest))?.next().is_some() {

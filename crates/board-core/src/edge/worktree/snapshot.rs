@@ -83,6 +83,7 @@ impl<'a> Snapshot<'a> {
         planted: Planted,
         limit: usize,
     ) -> Result<Self, WorktreeError> {
+        git.refuse_new_filters()?;
         let index = PrivateIndex::new(git);
         call(git, place, &index, &["read-tree", base.as_str()]).success()?;
         let rules = Rules::of(git, place, &index)?;
