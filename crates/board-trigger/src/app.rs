@@ -12,6 +12,7 @@ use board_core::edge::queue::{Queue, QueueError, SlotName};
 use board_core::edge::reconcile;
 use board_core::edge::settings::{AuthMode, Listen, Settings};
 use board_core::edge::store::{Held, Store};
+use board_core::edge::waits::Waits;
 use board_core::model::board::{Board, Policy};
 use board_core::model::card::CardId;
 use board_core::model::job::JobRef;
@@ -167,7 +168,7 @@ impl App {
         let asked: Vec<JobRef> = board.running().map(|(_, job)| job.reference()).collect();
         let queue = self.queue.view(&asked, false).map_err(queue_problem)?;
         let runs = self.runs(&queue);
-        Ok(World { board, documents, queue, runs, now: clock::now() })
+        Ok(World { board, documents, queue, runs, waits: self.waits(), now: clock::now() })
     }
 
     /// The same for one card and its family: what a click needs, whatever else there is; blocking.
@@ -191,7 +192,12 @@ impl App {
         let asked: Vec<JobRef> = board.running().map(|(_, job)| job.reference()).collect();
         let queue = self.queue.view(&asked, false).map_err(queue_problem)?;
         let runs = self.runs(&queue);
-        Ok(World { board, documents, queue, runs, now: clock::now() })
+        Ok(World { board, documents, queue, runs, waits: self.waits(), now: clock::now() })
+    }
+
+    /// What the watcher waits for, as it told last.
+    fn waits(&self) -> Arc<Waits> {
+        Arc::new(Waits::read(&self.settings.board.state_dir))
     }
 
     fn runs(&self, view: &QueueView) -> Runs {

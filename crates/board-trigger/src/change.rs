@@ -113,7 +113,7 @@ fn decide(
     let event = with_lookup(app, &held, id, event)?;
     let confirm = ask.confirm && matches!(kind, EventKind::Started | EventKind::SplitStarted);
     let applied = update(&mut held, |board| {
-        board.cards.entry(id.clone()).or_insert_with(|| card.clone());
+        board.take_in(card);
         if confirm {
             board.mark_read(id, &stamp)?;
         }
@@ -149,6 +149,10 @@ pub(crate) fn known<'a>(world: &'a World, id: &CardId) -> Result<&'a Card, Probl
     if let Some(deleted) = world.board.deleted.iter().rev().find(|deleted| deleted.card.id == *id) {
         let args = [("by", deleted.by.as_str()), ("at", &deleted.at.to_string())];
         return Err(Problem::new(410, "gone").detail_key("problem.gone.detail", &args));
+    }
+    if let Some(trouble) = &world.documents.trouble {
+        // Nobody knows whether there is such a card: the repository tells, and cannot be read.
+        return Err(Problem::new(503, "fault").detail(trouble.clone()).retry_after(10));
     }
     Err(Problem::new(404, "not-found").detail_key("problem.not-found.card", &[("id", &id.to_string())]))
 }
@@ -317,7 +321,7 @@ pub(crate) fn set_parent(app: &App, ctx: &Ctx, id: &CardId, parent: Option<&Card
         let stamp = stamp(ctx);
         update(&mut held, |board| {
             for card in [Some(card), parent_card].into_iter().flatten() {
-                board.cards.entry(card.id.clone()).or_insert_with(|| card.clone());
+                board.take_in(card);
             }
             board.link(id, parent, &stamp).map_err(Refusal::from)
         })
@@ -349,7 +353,7 @@ pub(crate) fn set_choice(
         let mut held = app.store.hold_patiently().map_err(store_problem)?;
         let stamp = stamp(ctx);
         update(&mut held, |board| {
-            board.cards.entry(id.clone()).or_insert_with(|| card.clone());
+            board.take_in(card);
             board.set_choice(id, choice, &stamp, &app.policy)
         })
         .map_err(|e| e.problem(&held, id))

@@ -137,6 +137,7 @@ impl Repository {
         let reader = self.reader(board)?;
         let slugs: Vec<_> = ids.iter().filter_map(|id| id.slug()).cloned().collect();
         let catalogue = reader.look_at(board, &slugs)?;
+        has_branch(&catalogue, &reader)?;
         Ok(Arc::new(documents_of(&reader, catalogue, board)))
     }
 
@@ -169,7 +170,19 @@ impl Repository {
     fn scan(&self, inner: &mut Inner, board: &Board) -> anyhow::Result<Documents> {
         let reader = self.opened(inner, board)?.clone();
         let catalogue = reader.scan(board, &mut inner.cache)?;
+        has_branch(&catalogue, &reader)?;
         Ok(documents_of(&reader, catalogue, board))
+    }
+}
+
+/// A branch that is gone is no empty board: it was renamed, or its name is wrong in the configuration.
+fn has_branch(catalogue: &Catalogue, reader: &Reader) -> anyhow::Result<()> {
+    match catalogue.place {
+        Place::WorkTree(_) | Place::Commit(_) => Ok(()),
+        Place::Nowhere => anyhow::bail!(
+            "Den Branch „{}“ gibt es nicht (board.branch). Lege ihn wieder an, oder nenne den richtigen.",
+            reader.branch()
+        ),
     }
 }
 

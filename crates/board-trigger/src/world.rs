@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use board_core::edge::waits::Waits;
 use board_core::model::board::Board;
 use board_core::model::card::{Card, CardId};
 use board_core::model::fanout::{ChildState, child_state};
@@ -40,6 +41,8 @@ pub(crate) struct World {
     pub(crate) queue: QueueView,
     /// The runs.
     pub(crate) runs: Runs,
+    /// What the watcher waits for.
+    pub(crate) waits: Arc<Waits>,
     /// Now.
     pub(crate) now: Timestamp,
 }

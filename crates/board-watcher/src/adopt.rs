@@ -285,7 +285,7 @@ fn adopt(
     let stamp = Stamp { now, request: Some(key), park: false, ..clock::stamp(format!("drop:{owner}")) };
     let mut held = desk.store.hold()?;
     let ordered = held.update(|board| {
-        board.cards.entry(card.id.clone()).or_insert_with(|| card.clone());
+        board.take_in(&card);
         choose(board, &asked, &stamp, desk)?;
         board.apply(&asked.card_id, event, &stamp, desk.policy)
     });

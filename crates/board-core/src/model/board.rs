@@ -220,6 +220,14 @@ impl Board {
         }
     }
 
+    /// Takes in a card that the repository tells of and the state does not know yet. Ideas and drafts live in the state
+    /// alone: one that is not there was deleted since it was looked at, and does not come back by a late click.
+    pub fn take_in(&mut self, card: &Card) {
+        if card.id.slug().is_some() {
+            self.cards.entry(card.id.clone()).or_insert_with(|| card.clone());
+        }
+    }
+
     /// The profile and the iteration limit that a job of this role gets: the card's choice, else what the
     /// operator chose for the role, else the configuration. The planner's profile is configuration only.
     pub fn resolve(&self, role: RoleName, choice: &Choice, policy: &Policy) -> (String, u32) {

@@ -73,9 +73,11 @@ pub(crate) fn frame(app: &App, ctx: &Ctx, world: &World) -> Frame {
         oldest.filter(|at| app.settings.audit.commit && world.now.seconds_since(*at) > GIT_WAITS_S)
     {
         let age = crate::view::text::ago(ctx.language, oldest, world.now);
+        let why = world.waits.commit.as_ref().map_or("", |wait| wait.reason.as_str());
+        let why = crate::view::text::excerpt(why, 300);
         frame.banners.push(Banner {
             tone: "warn",
-            text: say("banner.git-waits", &[("age", &age)]),
+            text: say("banner.git-waits", &[("age", &age), ("why", &why)]).trim_end().to_owned(),
             href: Some("/system"),
         });
     }
@@ -104,7 +106,7 @@ pub(crate) fn frame(app: &App, ctx: &Ctx, world: &World) -> Frame {
 
 /// Transitions that are uncommitted for longer than this are worth a word, in seconds: the quiet time after a
 /// commit of the operator is 30 s by default.
-const GIT_WAITS_S: i64 = 90;
+const GIT_WAITS_S: i64 = 45;
 
 fn ctx_is_operator(ctx: &Ctx) -> bool {
     ctx.operator().is_ok()

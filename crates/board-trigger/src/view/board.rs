@@ -328,7 +328,13 @@ fn running(world: &World, card: &Card, job: &board_core::model::job::Job, langua
             };
             State::new("wait", text).since(job.created_at)
         }
-        Place::Outcomes => State::new("wait", say("state.outcome", &[])),
+        Place::Outcomes => match world.waits.cards.get(&card.id) {
+            Some(wait) => {
+                State::new("wait", say("state.paused", &[("why", &text::excerpt(&wait.reason, EXCERPT))]))
+                    .since(wait.since)
+            }
+            None => State::new("wait", say("state.outcome", &[])),
+        },
         Place::Nowhere | Place::Done => match held_back(&world.board, card, job, &world.queue, world.now) {
             Some(HeldBack::Paused(pause)) => {
                 State::new("wait", say("state.paused", &[("why", &text::excerpt(&pause.reason, EXCERPT))]))

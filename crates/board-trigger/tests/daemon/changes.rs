@@ -89,6 +89,25 @@ fn t34_fifty_clicks_at_once_make_one_job() {
 }
 
 #[test]
+fn an_idea_that_is_deleted_many_times_at_once_is_deleted_once_and_stays_so() {
+    let house = House::with("[auth]\nmode = \"open\"\n", 0);
+    for _ in 0..5 {
+        let id = house.post("/api/board/cards", r#"{"title":"weg damit"}"#).json()["id"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let path = format!("DELETE /api/board/cards/{id}");
+        let statuses: Vec<u16> = std::thread::scope(|scope| {
+            let clicks: Vec<_> = (0..6).map(|_| scope.spawn(|| house.ask(&path, "", "").status)).collect();
+            clicks.into_iter().map(|click| click.join().unwrap()).collect()
+        });
+        assert_eq!(statuses.iter().filter(|status| **status == 204).count(), 1, "{statuses:?}");
+        assert!(statuses.iter().all(|status| [204, 404, 409, 410].contains(status)), "{statuses:?}");
+        assert_eq!(house.get(&format!("/api/board/cards/{id}")).status, 410);
+    }
+}
+
+#[test]
 fn t34_the_same_key_is_answered_as_the_first_time_and_does_nothing_more() {
     let house = House::with("[auth]\nmode = \"open\"\n", 0);
     let start = || house.ask("POST /api/board/cards/limit/move", KEY, r#"{"to":"in_umsetzung"}"#);

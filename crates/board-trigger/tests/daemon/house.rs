@@ -100,7 +100,7 @@ impl House {
         git(&repository, &["add", "."]);
         git(&repository, &["commit", "-q", "-m", "anfang"]);
         let text = format!(
-            "[board]\nrepository = \"@/repo\"\nstate_dir = \"@/state\"\nundo_seconds = {undo_seconds}\n\
+            "[board]\nrepository = \"@/repo\"\nbranch = \"main\"\nstate_dir = \"@/state\"\nundo_seconds = {undo_seconds}\n\
              [http]\nlisten = \"127.0.0.1:0\"\n{auth}\
              [runtimes.script]\nkind = \"command\"\nargv = [\"/bin/true\"]\n\
              [profiles.klein]\nruntime = \"script\"\n[profiles.gross]\nruntime = \"script\"\niterations = 7\n\
@@ -118,6 +118,11 @@ impl House {
             Err(_) => panic!("the trigger did not start: {:?}", thread.join()),
         };
         House { dir, stop, thread: Some(thread), address }
+    }
+
+    /// git as the operator.
+    pub(crate) fn git(&self, args: &[&str]) {
+        git(&self.repository(), args);
     }
 
     /// The state directory.

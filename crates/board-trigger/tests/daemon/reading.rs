@@ -28,6 +28,25 @@ fn documents_are_cards_and_what_is_none_is_named() {
 }
 
 #[test]
+fn a_branch_that_is_gone_is_said_and_its_cards_are_not_denied() {
+    let house = House::open();
+    house.git(&["branch", "-m", "main", "haupt"]);
+    assert_eq!(house.get("/api/board/cards/limit").status, 503);
+    house.git(&["branch", "-m", "haupt", "main"]);
+    assert!(house.get("/").text().contains("Kartenlimit"));
+    house.git(&["branch", "-m", "main", "haupt"]);
+    // The board as it was, with the reason above it; nothing is said to be missing.
+    let page = house.get("/").text();
+    assert!(page.contains("Den Branch „main“ gibt es nicht") && page.contains("Kartenlimit"), "{page}");
+    assert_eq!(house.get("/api/board/cards/limit").status, 200);
+    let refused = house.post("/api/board/cards/limit/move", r#"{"to":"in_umsetzung"}"#);
+    assert!([409, 503].contains(&refused.status), "{} {}", refused.status, refused.text());
+    assert!(refused.text().contains("Branch") || refused.text().contains("Repository"), "{}", refused.text());
+    house.git(&["branch", "-m", "haupt", "main"]);
+    assert!(!house.get("/").text().contains("gibt es nicht"));
+}
+
+#[test]
 fn an_unchanged_board_is_not_sent_again() {
     let house = House::open();
     let first = house.get("/api/board");
