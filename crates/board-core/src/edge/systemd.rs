@@ -128,7 +128,8 @@ impl Systemctl {
     /// # Errors
     /// [`SystemctlError`].
     pub fn revive(&self, unit: &str) -> Result<(), SystemctlError> {
-        self.call(&["reset-failed", "--", unit])?;
+        // systemd may have forgotten the unit with its failure; whether it starts is what counts.
+        let _ = self.call(&["reset-failed", "--", unit]);
         self.call(&["start", "--no-block", "--", unit]).map(drop)
     }
 

@@ -1,14 +1,14 @@
 //! Which slots there are, which of them are free, and what waits in front of them: for the sweep and for `doctor`.
 //!
 //! Only looks: a slot is taken if its lock is held, as the kernel tells, so nobody's lock is disturbed.
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use board_core::edge::lock::slot_lock;
 use board_core::edge::queue::{Queue, QueueError};
 use board_core::edge::settings::Settings;
-use board_core::edge::systemd::{self, SLOT_PATHS, Systemctl, Unit};
+use board_core::edge::systemd::{self, SLOT_PATHS, Systemctl, SystemctlError, TARGET, Unit};
 use board_core::model::job::Lane;
 use board_core::model::time::Timestamp;
 
@@ -27,19 +27,29 @@ pub(crate) struct Backlog {
     pub(crate) free: Vec<u32>,
 }
 
-/// The path units of slots that systemd knows; an error where it cannot be asked.
+/// The path units of slots: what the target wants, and what runs besides. systemd forgets one that is inactive, so a
+/// pattern alone would not find it.
 ///
 /// # Errors
-/// A sentence.
-pub(crate) fn path_units(systemctl: &Systemctl) -> anyhow::Result<Vec<Unit>> {
-    let units = systemctl.units(&[SLOT_PATHS])?;
-    Ok(units.into_iter().filter(|unit| systemd::slot_of(&unit.id).is_some()).collect())
+/// systemd cannot be asked.
+pub(crate) fn path_units(systemctl: &Systemctl) -> Result<Vec<Unit>, SystemctlError> {
+    let wanted = systemctl.property(TARGET, "Wants")?;
+    let loaded = systemctl.units(&[SLOT_PATHS])?;
+    let names: BTreeSet<&str> = wanted
+        .split_whitespace()
+        .chain(loaded.iter().map(|unit| unit.id.as_str()))
+        .filter(|name| systemd::slot_of(name).is_some())
+        .collect();
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    systemctl.units(&names.into_iter().collect::<Vec<_>>())
 }
 
-/// The slots of each lane: those of the path units, else those of the configuration.
+/// The slots of each lane: those of these path units, or without them those of the configuration.
 pub(crate) fn of_lanes(settings: &Settings, paths: Option<&[Unit]>) -> BTreeMap<Lane, Vec<u32>> {
     let configured = || Lane::ALL.map(|lane| (lane, (1..=settings.slots.of(lane)).collect())).into();
-    let Some(paths) = paths.filter(|paths| !paths.is_empty()) else { return configured() };
+    let Some(paths) = paths else { return configured() };
     let mut slots: BTreeMap<Lane, Vec<u32>> = Lane::ALL.map(|lane| (lane, Vec::new())).into();
     for (lane, slot) in paths.iter().filter_map(|unit| systemd::slot_of(&unit.id)) {
         slots.entry(lane).or_default().push(slot);

@@ -44,7 +44,10 @@ pub(super) fn check(report: &mut Report, settings: &Settings) {
         daemon(report, unit);
     }
     match slots::path_units(&systemctl) {
-        Ok(paths) => lanes(report, settings, &paths),
+        Ok(paths) => {
+            masked(report, &systemctl, &paths);
+            lanes(report, settings, &paths);
+        }
         Err(error) => report.bad("systemd", error.to_string(), ""),
     }
     host_settings(report, settings, &systemctl);
@@ -68,6 +71,19 @@ fn daemon(report: &mut Report, unit: &Unit) {
         report.warn(&unit.id, found, format!("systemctl enable {TARGET}"));
     } else {
         report.good(&unit.id, unit.active.clone());
+    }
+}
+
+/// A masked worker fails its path unit as soon as a job comes.
+fn masked(report: &mut Report, systemctl: &Systemctl, paths: &[Unit]) {
+    let slots = paths.iter().filter_map(|unit| systemd::slot_of(&unit.id));
+    let services: Vec<String> = slots.map(|(lane, slot)| systemd::slot_service(lane, slot)).collect();
+    if services.is_empty() {
+        return;
+    }
+    let names: Vec<&str> = services.iter().map(String::as_str).collect();
+    for unit in systemctl.units(&names).unwrap_or_default().iter().filter(|unit| unit.is_masked()) {
+        report.bad(&unit.id, "masked", format!("systemctl unmask {}", unit.id));
     }
 }
 

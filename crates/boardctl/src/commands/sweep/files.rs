@@ -88,7 +88,8 @@ fn backlog(
     now: Timestamp,
     found: &mut Found,
 ) -> anyhow::Result<()> {
-    let paths = systemctl.and_then(|systemctl| slots::path_units(systemctl).ok());
+    let paths =
+        systemctl.and_then(|systemctl| slots::path_units(systemctl).ok()).filter(|paths| !paths.is_empty());
     let lanes = slots::of_lanes(settings, paths.as_deref());
     let backlogs = slots::backlogs(queue, &lanes, now)?;
     for lane in Lane::ALL {

@@ -5,6 +5,7 @@
 mod files;
 mod units;
 
+use std::io::IsTerminal as _;
 use std::os::unix::fs::MetadataExt as _;
 
 use anyhow::Context as _;
@@ -50,7 +51,8 @@ pub(crate) fn run(settings: &Settings, out: Out) -> anyhow::Result<()> {
     }
     if out.json {
         out.value(&serde_json::json!({"done": done, "failed": failed}))?;
-    } else if done.is_empty() && failed == 0 {
+    } else if done.is_empty() && failed == 0 && std::io::stdout().is_terminal() {
+        // For whoever waits in front of it; the timer's journal would fill with it.
         out.line(out.paint(Style::Faint, words::sweep_nothing(out.language)))?;
     }
     anyhow::ensure!(failed == 0, "{}", words::sweep_failed(out.language, &failed.to_string()));
