@@ -4,6 +4,7 @@
 //! decides, the state is written, and the queue is made to agree. Every change leaves a line in the audit
 //! log. All of this is blocking work.
 use board_core::edge::clock;
+use board_core::edge::journal::{self, Life};
 use board_core::edge::orders::{OrderError, Orders, StartFrom};
 use board_core::edge::settings::Language;
 use board_core::edge::store::{Held, StoreError, UpdateError};
@@ -514,6 +515,11 @@ fn record(
     text: Option<&str>,
     result: &Result<Done, Problem>,
 ) {
+    if let Ok(done) = result
+        && !done.applied.repeated
+    {
+        tell(&done.applied, &ctx.identity.name);
+    }
     let (from, to, result) = match result {
         Ok(done) if done.applied.repeated => (None, done.applied.to, "repeated"),
         Ok(done) => (done.applied.from, done.applied.to, "ok"),
@@ -531,6 +537,19 @@ fn record(
             text,
         },
     );
+}
+
+/// The beginning of a job's story in the journal.
+fn tell(applied: &Applied, who: &str) {
+    let name = |phase: Option<Phase>| phase.map_or("-", Phase::id);
+    let message = format!("{} → {} ({}) by {who}", name(applied.from), name(applied.to), applied.event);
+    journal::life(&Life {
+        job: applied.job.map(|job| job.job),
+        card: &applied.card,
+        job_type: applied.to.and_then(Phase::work).filter(|_| applied.job.is_some()),
+        phase: applied.to,
+        message: &message,
+    });
 }
 
 fn record_plain(
