@@ -44,11 +44,11 @@ impl Board {
         self.path().join("config.toml")
     }
 
-    fn state(&self) -> PathBuf {
+    pub(crate) fn state(&self) -> PathBuf {
         self.path().join("state")
     }
 
-    fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+    pub(crate) fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_boardctl"));
         command.arg("--config").arg(self.config()).args(arguments);
         let Output { status, stdout, stderr } = command.output().unwrap();

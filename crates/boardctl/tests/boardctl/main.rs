@@ -5,6 +5,7 @@
     clippy::panic,
     reason = "a helper of tests is no test to clippy"
 )]
+mod care;
 mod command_line;
 mod demo;
 mod dev;
