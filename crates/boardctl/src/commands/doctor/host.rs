@@ -243,6 +243,10 @@ fn owner(report: &mut Report, settings: &Settings, git_dir: &Path) {
         format!("the checkout is {checkout}'s, the service is {user}; neither could change the other's files"),
     );
     let top = settings.board.repository.display();
+    if about.uid() == 0 {
+        // Not the other way round: agents would run as root.
+        return report.bad(&what, found, format!("chown -R {user}: {top}"));
+    }
     let remedy = report.say(
         format!(
             "entweder den Dienst als {checkout} laufen lassen (README.systemd.md),\noder teilen: usermod -aG {name} {user}; \
