@@ -11,12 +11,19 @@ for group; do
     echo $$ >"$group/cgroup.procs"
 done
 mount -t overlay overlay -o "lowerdir=$lower,upperdir=$dir/upper,workdir=$dir/work" "$dir/root"
-# Disks of its own, each an image named after where it is mounted.
+# Disks of its own, each an image named after where it is mounted. Nothing is written to them but what is synced.
+mkdir -p "$dir/disk"
 for image in "$dir"/disks/*.img; do
     [ -e "$image" ] || continue
     at=$dir/root/$(basename "$image" .img | tr + /)
     mkdir -p "$at"
-    mount -o loop "$image" "$at"
+    mount -o loop,commit=300 "$image" "$dir/disk"
+    if [ -d "$dir/disk/lost+found" ]; then
+        rmdir "$dir/disk/lost+found"
+        cp -a "$at/." "$dir/disk/"
+        sync -f "$dir/disk"
+    fi
+    mount --move "$dir/disk" "$at"
 done
 # Whatever control groups the host has, the container has those of today.
 export SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1

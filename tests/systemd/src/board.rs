@@ -10,6 +10,7 @@ use loop_tests::http::Answer;
 use serde_json::{Value, json};
 
 use crate::container::Container;
+use crate::root::armed_programs;
 use crate::{PATIENCE, wait_a_little};
 
 /// Where the units keep the state.
@@ -62,6 +63,20 @@ impl Board {
         board
     }
 
+    /// The same with the state on a disk of its own, which can lose power, or be full: of this size, where it is given.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    pub fn start_on_disks(places: &[&str], size: Option<u64>) -> Board {
+        let container = Container::new().unwrap_or_else(|error| panic!("{error:#}"));
+        for at in places {
+            container.add_disk(at, size).unwrap_or_else(|error| panic!("{error:#}"));
+        }
+        let mut board = Board { container };
+        board.boot();
+        board
+    }
+
     /// With lines in the configuration that take the place of those that begin the same.
     ///
     /// # Panics
@@ -84,6 +99,59 @@ impl Board {
         self.wait("the board's answer", || {
             self.send("GET", "/healthz", None).ok().filter(|answer| answer.status / 100 == 2)
         });
+    }
+
+    /// Puts the programs with fault points in the place of the installed ones. [`Board::plan`] names the next fault.
+    ///
+    /// # Panics
+    /// If they cannot be put there.
+    pub fn arm(&self) {
+        let programs = armed_programs().unwrap_or_else(|error| panic!("{error:#}"));
+        for name in ["board-trigger", "board-watcher", "board-worker"] {
+            let staged = self.path("/usr/bin").join(format!(".{name}.new"));
+            let put = std::fs::copy(programs.join(name), &staged)
+                .and_then(|_| std::fs::rename(&staged, self.path("/usr/bin").join(name)));
+            put.unwrap_or_else(|error| panic!("{}: {error}", staged.display()));
+        }
+        self.sh(
+            "install -d -m 0777 /opt/faults; install -D -m 0644 /dev/stdin \
+             /etc/systemd/system/board-agent-.service.d/70-faults.conf <<'END'
+[Service]
+Environment=BOARD_FAULT_FILE=/opt/faults/plan
+ReadWritePaths=-/opt/faults
+END
+             systemctl daemon-reload; systemctl restart board-agent-trigger.service board-agent-watcher.service",
+        );
+    }
+
+    /// Plans a fault, `<name>:<action>`: whoever comes to this point first does it.
+    pub fn plan(&self, fault: &str) {
+        self.sh(&format!(
+            "cd /opt/faults; rm -f plan.taken; echo '{fault}' >plan.new; chmod 666 plan.new; mv plan.new plan"
+        ));
+    }
+
+    /// Waits until somebody came to the planned point.
+    ///
+    /// # Panics
+    /// If nobody does.
+    pub fn wait_fault(&self) {
+        let taken = self.path("/opt/faults/plan.taken");
+        self.wait("the planned fault", || taken.exists().then_some(()));
+    }
+
+    /// Whether the planned fault is still to come.
+    pub fn is_planned(&self) -> bool {
+        self.path("/opt/faults/plan").exists()
+    }
+
+    /// Loses power, processes and disks, and boots again.
+    ///
+    /// # Panics
+    /// If the board does not come back.
+    pub fn lose_power_and_boot(&mut self) {
+        self.lose_power().unwrap_or_else(|error| panic!("{error:#}"));
+        self.boot();
     }
 
     /// Powers off and boots again.

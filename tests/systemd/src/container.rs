@@ -112,6 +112,11 @@ impl Container {
         &self.dir
     }
 
+    /// Its name, also that of its control groups.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     fn console(&self) -> String {
         std::fs::read_to_string(self.dir.join("console")).unwrap_or_default()
     }

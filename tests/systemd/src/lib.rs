@@ -4,12 +4,14 @@
 //! - [`root`]: the Debian root and the layer with the package, made once and shared read-only
 //! - [`container`]: one booted systemd above them; nothing of it is left when it is dropped
 //! - [`board`]: the installed board in it, used as operators and clients do
+//! - [`disk`]: disks of the container that lose power
 //! - [`skip`]: what this machine cannot carry
 
 #![allow(clippy::panic, reason = "support of tests: a panic is how they fail")]
 
 pub mod board;
 pub mod container;
+pub mod disk;
 pub mod root;
 pub mod skip;
 

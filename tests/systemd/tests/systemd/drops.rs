@@ -1,15 +1,11 @@
-//! Rows 1 to 10: what is dropped, when, and how broken it may be.
+//! Rows 1 to 6: what is dropped, when, and how broken it may be.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
-use systemd_tests::{Board, wait_a_little};
+use systemd_tests::Board;
 
-/// A job file dropped by hand.
-fn order(kind: &str, card: &str) -> Vec<u8> {
-    json!({ "type": kind, "card_id": card }).to_string().into_bytes()
-}
+use crate::help::{into_inbox, order, wait_until, works};
 
 /// What no queue may choke on, by name.
 fn malformed() -> Vec<(&'static str, Vec<u8>)> {
@@ -23,27 +19,6 @@ fn malformed() -> Vec<(&'static str, Vec<u8>)> {
         ("deep", vec![b'['; 200_000]),
         ("no-utf8", b"{\"type\":\"\xff\xfe\"}".to_vec()),
     ]
-}
-
-/// Puts a file right into an inbox, as the service itself would; nobody but root and the service can.
-fn into_inbox(board: &Board, lane: &str, name: &str, bytes: &[u8]) {
-    let staged = board.queue_dir("tmp").join(name);
-    std::fs::write(&staged, bytes).unwrap();
-    std::fs::rename(&staged, board.queue_dir("inbox").join(lane).join(name)).unwrap();
-}
-
-/// Waits until the moment comes; what happens meanwhile is not looked at.
-fn wait_until(moment: Instant) {
-    while Instant::now() < moment {
-        wait_a_little();
-    }
-}
-
-/// A research of this card still works, and the paths are as they should be.
-fn works(board: &Board, card: &str) {
-    board.drop_file(&format!("{card}.json"), &order("research", card));
-    board.wait_phase(card, &["recherche_fertig"]);
-    board.assert_paths_active();
 }
 
 #[test]

@@ -3,5 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod drops;
+mod help;
+mod queue;
 mod stops;
 mod whole;

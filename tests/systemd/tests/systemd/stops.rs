@@ -4,41 +4,14 @@ use nix::sys::signal::Signal;
 use systemd_tests::Board;
 use systemd_tests::container::signal;
 
-/// A build of this card with its agent at work; its unit, and the agent's process id on the host.
-fn building(board: &Board, card: &str) -> (String, i32) {
-    board.intents(&[card]);
-    board.build(card);
-    working(board)
-}
-
-/// A research of this card with its agent at work.
-fn researching(board: &Board, card: &str) -> (String, i32) {
-    board.questions(&[card]);
-    board.research(card);
-    working(board)
-}
-
-fn working(board: &Board) -> (String, i32) {
-    let agent = board.wait_agent().pid;
-    let units = board.processes();
-    let unit = units.iter().find(|(_, all)| all.iter().any(|process| process.pid == agent));
-    (unit.unwrap().0.clone(), agent)
-}
-
-/// The result that the card's last run ended with.
-fn result(card: &serde_json::Value) -> &str {
-    card["error"]["result"].as_str().unwrap_or_default()
-}
+use crate::help::{building, is_alive, researching, result, wait_idle};
 
 /// The build of this card was interrupted: no agent is left, nothing runs again by itself, the work is kept.
 fn interrupted(board: &Board, card: &str, runs: usize) {
     let shown = board.wait_phase(card, &["umsetzung_fehlgeschlagen"]);
     assert_eq!(result(&shown), "interrupted");
     board.wait("no agent", || board.agents().is_empty().then_some(()));
-    board.wait("no build at work", || {
-        let units = board.systemctl("list-units --plain --no-legend 'board-agent-build@*.service'");
-        units.is_empty().then_some(())
-    });
+    wait_idle(board, "build");
     assert_eq!(board.runs(), runs, "no second run of a builder");
     assert!(board.files("inbox/build").is_empty());
     board.assert_paths_active();
@@ -52,7 +25,7 @@ fn row_13_a_killed_worker_takes_its_agent_along_and_its_job_is_recovered_at_once
     assert_eq!(board.property(&unit, "RestartUSec"), "1s");
     board.systemctl(&format!("kill --signal=KILL --kill-who=main '{unit}'"));
     interrupted(&board, "gate-eins", 1);
-    assert!(!std::path::Path::new(&format!("/proc/{agent}")).exists());
+    assert!(!is_alive(agent));
     // The whole unit.
     let (unit, _) = building(&board, "gate-zwei");
     board.systemctl(&format!("kill --signal=KILL '{unit}'"));
@@ -137,5 +110,5 @@ fn row_17_a_changed_unit_ends_no_run_and_is_the_next_job_s() {
     let worker = board.processes_with("newer-worker --lane build").into_iter().next().unwrap();
     signal(&worker, Signal::SIGTERM);
     interrupted(&board, "gate-drei", 5);
-    assert!(!std::path::Path::new(&format!("/proc/{agent}")).exists());
+    assert!(!is_alive(agent));
 }
