@@ -19,7 +19,7 @@ use super::{
     objects::{Objects, plain_path},
     parse::{self, RawEntry},
     refs::understood,
-    session::Session,
+    trees::TreeEditor,
 };
 
 /// How often a commit is built anew because the branch moved meanwhile.
@@ -228,18 +228,16 @@ impl Git {
         tip: Option<&Oid>,
         updates: &[PathUpdate],
     ) -> Result<Oid, CommitError> {
-        // `--missing`: every object in them is in the tip already or was written and looked at above.
-        let mktree = self.call(["mktree", "-z", "--batch", "--missing"]).session()?;
-        let mut editor = TreeEditor { objects, mktree };
         let root = match tip {
-            Some(tip) => editor.objects.tree(&format!("{tip}^{{tree}}"))?.unwrap_or_default(),
+            Some(tip) => objects.tree(&format!("{tip}^{{tree}}"))?.unwrap_or_default(),
             None => Vec::new(),
         };
         let changes: Vec<(&str, &PathUpdate)> =
             updates.iter().map(|update| (update.path.as_str(), update)).collect();
+        let mut editor = TreeEditor::new(self, objects)?;
         let entries = editor.edit(root, &changes)?;
-        let tree = editor.write(&entries)?;
-        editor.mktree.finish()?;
+        let tree = editor.write(entries)?;
+        editor.finish()?;
         Ok(tree)
     }
 
@@ -328,73 +326,6 @@ fn path_update(
     Ok(PathUpdate { path: path.to_owned(), old, new })
 }
 
-fn in_the_way(path: &str, what: &'static str) -> CommitError {
+pub(super) fn in_the_way(path: &str, what: &'static str) -> CommitError {
     CommitError::InTheWay { path: path.to_owned(), what }
-}
-
-/// Rewrites the trees on the way to the changed paths.
-struct TreeEditor<'a> {
-    objects: &'a mut Objects,
-    mktree: Session,
-}
-
-impl TreeEditor<'_> {
-    /// The entries of a directory after the changes below it; the paths are relative to it.
-    fn edit(
-        &mut self,
-        mut entries: Vec<RawEntry>,
-        changes: &[(&str, &PathUpdate)],
-    ) -> Result<Vec<RawEntry>, CommitError> {
-        let mut below: BTreeMap<&str, Vec<(&str, &PathUpdate)>> = BTreeMap::new();
-        for (path, update) in changes {
-            match path.split_once('/') {
-                Some((dir, rest)) => below.entry(dir).or_default().push((rest, update)),
-                None => replace(&mut entries, path, update.new.clone()),
-            }
-        }
-        for (dir, changes) in below {
-            let old = entries.iter().find(|entry| entry.name == dir.as_bytes());
-            let inner = match old.map(|entry| EntryKind::of_mode(&entry.mode)) {
-                None => Vec::new(),
-                Some(EntryKind::Directory) => {
-                    let tree = old.map(|entry| entry.oid.to_string()).unwrap_or_default();
-                    self.objects.tree(&tree)?.unwrap_or_default()
-                }
-                Some(EntryKind::File { .. }) => return Err(in_the_way(&changes[0].1.path, "a file")),
-                Some(EntryKind::Symlink) => return Err(in_the_way(&changes[0].1.path, "a symbolic link")),
-                Some(EntryKind::Submodule | EntryKind::Unknown) => {
-                    return Err(in_the_way(&changes[0].1.path, "a submodule"));
-                }
-            };
-            let inner = self.edit(inner, &changes)?;
-            // git has no empty directories.
-            let tree = if inner.is_empty() { None } else { Some(("40000".to_owned(), self.write(&inner)?)) };
-            replace(&mut entries, dir, tree);
-        }
-        Ok(entries)
-    }
-
-    fn write(&mut self, entries: &[RawEntry]) -> Result<Oid, GitError> {
-        let mut list = Vec::new();
-        for entry in entries {
-            let kind = match EntryKind::of_mode(&entry.mode) {
-                EntryKind::Directory => "tree",
-                EntryKind::Submodule => "commit",
-                EntryKind::File { .. } | EntryKind::Symlink | EntryKind::Unknown => "blob",
-            };
-            list.extend(format!("{} {kind} {}\t", entry.mode, entry.oid).bytes());
-            list.extend(&entry.name);
-            list.push(0);
-        }
-        // An empty record ends a tree.
-        list.push(0);
-        self.mktree.send(&list)?;
-        let line = self.mktree.line()?;
-        parse::parse_oid(line.as_bytes()).map_err(|what| self.mktree.broken(&what))
-    }
-}
-
-fn replace(entries: &mut Vec<RawEntry>, name: &str, new: Option<Entry>) {
-    entries.retain(|entry| entry.name != name.as_bytes());
-    entries.extend(new.map(|(mode, oid)| RawEntry { mode, oid, name: name.as_bytes().to_vec() }));
 }

@@ -353,8 +353,16 @@ fn a_branch_that_moves_in_between_gets_the_commit_on_its_new_tip() {
 
 #[test]
 fn a_git_killed_at_any_call_leaves_no_lock_and_either_all_or_nothing() {
-    let commands =
-        ["hash-object", "cat-file", "mktree", "commit-tree", "ls-files", "update-index", "add", "update-ref"];
+    let commands = [
+        "hash-object",
+        "cat-file",
+        "-t tree",
+        "commit-tree",
+        "ls-files",
+        "update-index",
+        "add",
+        "update-ref",
+    ];
     for command in commands {
         let fixture = Fixture::with_commit();
         fixture.write("staged", "x\n");

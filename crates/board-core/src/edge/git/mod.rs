@@ -36,6 +36,7 @@ mod session;
 mod state;
 #[cfg(test)]
 pub(crate) mod testing;
+mod trees;
 
 pub use commit::{CommitError, CommitOutcome, CommitRequest, Content, Expectation, FileChange};
 pub use error::GitError;

@@ -1,7 +1,7 @@
 //! Trees and blobs, read and written without a work tree.
 //!
 //! One `git cat-file --batch` answers all questions of a method: starting a program costs more than reading.
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use super::{
     Git, GitError, Oid, at,
@@ -274,12 +274,28 @@ impl Git {
     }
 }
 
+/// What the name of a scratch directory begins with.
+const SCRATCH: &str = "blobs-";
+
+/// Removes what a crash left; nothing lasts longer than a call, so a day is a crash.
+fn remove_strays(parent: &std::path::Path) {
+    const STRAY: Duration = Duration::from_secs(24 * 3600);
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        let old = || entry.metadata().ok()?.modified().ok()?.elapsed().ok().filter(|age| *age > STRAY);
+        if entry.file_name().as_encoded_bytes().starts_with(SCRATCH.as_bytes()) && old().is_some() {
+            // What cannot be removed is in nobody's way.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// A directory below ours that is removed with the value.
-struct ScratchDir(PathBuf);
+pub(super) struct ScratchDir(pub(super) PathBuf);
 
 impl ScratchDir {
-    fn new(parent: &std::path::Path) -> Result<Self, GitError> {
-        let dir = parent.join(format!("blobs-{}", uuid::Uuid::new_v4()));
+    pub(super) fn new(parent: &std::path::Path) -> Result<Self, GitError> {
+        remove_strays(parent);
+        let dir = parent.join(format!("{SCRATCH}{}", uuid::Uuid::new_v4()));
         std::fs::create_dir(&dir).map_err(at(&dir))?;
         Ok(Self(dir))
     }
@@ -297,4 +313,27 @@ pub(crate) fn plain_path(path: &str) -> Result<(), GitError> {
         return Ok(());
     }
     Err(GitError::BadName { what: "path in the repository", name: path.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scratch_directory_goes_with_its_value_and_what_a_crash_left_a_day_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let now = std::time::SystemTime::now();
+        for (name, hours) in [("blobs-young", 23), ("blobs-old", 25), ("other", 25)] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+            let file = std::fs::File::open(dir.path().join(name)).unwrap();
+            file.set_modified(now - Duration::from_secs(hours * 3600)).unwrap();
+        }
+        let scratch = ScratchDir::new(dir.path()).unwrap();
+        assert!(scratch.0.exists());
+        drop(scratch);
+        let mut left: Vec<_> =
+            std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["blobs-young", "other"]);
+    }
 }

@@ -40,6 +40,16 @@ impl Oid {
         Self("0".repeat(digits))
     }
 
+    /// The bytes that its digits stand for, as trees hold them.
+    pub(crate) fn to_raw(&self) -> Vec<u8> {
+        let half = |digit: u8| if digit.is_ascii_digit() { digit - b'0' } else { digit - b'a' + 10 };
+        self.0
+            .as_bytes()
+            .chunks(2)
+            .map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | half(*digit)))
+            .collect()
+    }
+
     /// From the bytes of a raw tree entry.
     pub(crate) fn from_raw(raw: &[u8]) -> Self {
         // Not by `write!`: a scan does this for ten thousand entries.
@@ -115,6 +125,12 @@ mod tests {
         {
             assert!(Oid::parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn digits_become_their_raw_bytes() {
+        let raw: Vec<u8> = (0..20).map(|n| n * 13).collect();
+        assert_eq!(Oid::from_raw(&raw).to_raw(), raw);
     }
 
     #[test]
