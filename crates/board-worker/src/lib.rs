@@ -15,6 +15,7 @@ mod space;
 mod status;
 pub mod stop;
 pub mod supervise;
+mod told;
 pub mod words;
 
 pub use play::PATH;

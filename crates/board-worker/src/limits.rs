@@ -23,6 +23,12 @@ pub const DISK_CHECK_EVERY: Duration = Duration::from_secs(10);
 /// another turn of its model go on working.
 pub const KILL_GRACE: Duration = Duration::from_secs(2);
 
+/// How long an agent that was told in its own words to end has before the signal.
+pub const CANCEL_GRACE: Duration = Duration::from_secs(1);
+
+/// What an agent may leave unread of what it is told, in bytes. A prompt alone may be longer.
+pub const MAX_UNREAD_BYTES: usize = 1 << 20;
+
 /// What one run may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunLimits {

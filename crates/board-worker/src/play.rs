@@ -17,11 +17,14 @@ use board_core::model::outcome::{OUTCOME_SCHEMA, Outcome, RunResult, Usage, cut_
 use crate::limits::{DISK_CHECK_EVERY, MAX_LINE_BYTES, MAX_OUTPUT_BYTES, OwnReason, RunLimits};
 use crate::log::{MAX_LOG_BYTES, RunLog};
 use crate::redact::Redactor;
+use crate::runtimes::acp::Acp;
 use crate::runtimes::claude::Claude;
 use crate::runtimes::codex::Codex;
 use crate::runtimes::command::{Spoken, Text};
 use crate::runtimes::conclude::{not_startable, says_not_startable};
-use crate::runtimes::{Adapter, Conclusion, Reading, RunSpec, conclude};
+use crate::runtimes::gemini::Gemini;
+use crate::runtimes::opencode::Opencode;
+use crate::runtimes::{Adapter, Conclusion, Reading, RunSpec, conclude, retry};
 use crate::sandbox::{Bind, HostRoot, Mode, Network, SandboxPlan, program_binds, resolve_program};
 use crate::space;
 use crate::status::{self, Status};
@@ -95,14 +98,6 @@ impl Stage<'_> {
             Ok(found) => found,
             Err(sentence) => return Ok(self.refused(job, RunResult::Failed, sentence)),
         };
-        let Some(mut adapter) = adapter(runtime) else {
-            let sentence = pick(
-                self.language(),
-                format!("Die Laufzeit „{}“ wird von dieser Version noch nicht gespielt", runtime.kind.id()),
-                format!("The runtime {} is not played by this version yet", runtime.kind.id()),
-            );
-            return Ok(self.refused(job, RunResult::Failed, sentence));
-        };
         let secrets = match self.secrets(runtime) {
             Ok(secrets) => secrets,
             Err(sentence) => return Ok(self.refused(job, RunResult::Unavailable, sentence)),
@@ -159,9 +154,14 @@ impl Stage<'_> {
             home: plan.home_seen(),
             sandboxed: plan.mode != Mode::None,
         };
+        let mut adapter = adapter(runtime, &spec);
         let command = adapter.command(&spec);
         for name in &command.home_directories {
             create_dirs_private(&plan.home.join(name))?;
+        }
+        for (name, text) in &command.home_files {
+            let path = plan.home.join(name);
+            std::fs::write(&path, text).with_context(|| path.display().to_string())?;
         }
         let Some((program, arguments)) = command.argv.split_first() else {
             return Ok(self.refused(
@@ -212,12 +212,15 @@ impl Stage<'_> {
             tracing::warn!("{}: {error}; the log is not whole", path.display());
         }
         let reading = adapter.reading(ended.exit);
-        let conclusion =
+        let mut conclusion =
             if reading.final_message.is_none() && ended.own.is_none() && says_not_startable(ended.exit) {
                 not_startable(&spec, &ended.last_stderr, self.language())
             } else {
                 conclude(&reading, ended.exit, ended.own.as_ref(), &ended.last_stderr, self.language())
             };
+        if conclusion.result == RunResult::Unavailable && conclusion.retry_after.is_none() {
+            conclusion.retry_after = self.named_wait(&reading, &conclusion.sentence);
+        }
         let mut outcome = self.outcome(job, &conclusion, &ended, &reading);
         outcome.started_at = started_at;
         outcome.runtime = Some(profile.runtime.clone());
@@ -342,6 +345,16 @@ impl Stage<'_> {
         }
     }
 
+    /// Seconds until the time of day that the runtime named.
+    fn named_wait(&self, reading: &Reading, sentence: &str) -> Option<u32> {
+        let now = clock::now().to_jiff();
+        let zone = jiff::tz::TimeZone::get(&self.settings.board.timezone).unwrap_or(jiff::tz::TimeZone::UTC);
+        reading
+            .resets_at
+            .and_then(|at| retry::until_epoch(at, now))
+            .or_else(|| retry::named_time(sentence, &now.to_zoned_datetime(zone)))
+    }
+
     fn outcome(&self, job: &Job, conclusion: &Conclusion, ended: &Ended, reading: &Reading) -> Outcome {
         Outcome {
             schema: OUTCOME_SCHEMA,
@@ -384,16 +397,18 @@ pub(crate) fn sandbox_lock(state_dir: &Path, slot: &str) -> PathBuf {
     state_dir.join("locks").join(format!("sandbox-{slot}.lock"))
 }
 
-/// The reader of a runtime; none for one that this version does not play.
-fn adapter(runtime: &Runtime) -> Option<Box<dyn Adapter>> {
-    Some(match (runtime.kind, runtime.events) {
+/// The reader of a runtime.
+fn adapter(runtime: &Runtime, run: &RunSpec) -> Box<dyn Adapter> {
+    match (runtime.kind, runtime.events) {
         (RuntimeKind::Command, EventsFormat::Text) => Box::new(Text::default()),
         (RuntimeKind::Command, EventsFormat::Codex) => Box::new(Spoken(Codex::default())),
         (RuntimeKind::Command, EventsFormat::Claude) => Box::new(Spoken(Claude::default())),
         (RuntimeKind::Codex, _) => Box::new(Codex::default()),
         (RuntimeKind::Claude, _) => Box::new(Claude::default()),
-        (RuntimeKind::Acp | RuntimeKind::Opencode | RuntimeKind::Gemini, _) => return None,
-    })
+        (RuntimeKind::Acp, _) => Box::new(Acp::for_run(run)),
+        (RuntimeKind::Opencode, _) => Box::new(Opencode::default()),
+        (RuntimeKind::Gemini, _) => Box::new(Gemini::default()),
+    }
 }
 
 /// Copies regular files and directories; whatever else lies there stays where it is.

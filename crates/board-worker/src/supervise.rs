@@ -9,10 +9,10 @@
 //! *thread* that made it does.
 
 use std::ffi::OsString;
-use std::io::{self, ErrorKind, PipeReader, Read, Write};
+use std::io::{self, ErrorKind, PipeReader, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use board_core::edge::clock;
@@ -24,12 +24,13 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 
-use crate::limits::{DISK_CHECK_EVERY, KILL_GRACE, Meter, OwnReason, RunLimits};
+use crate::limits::{CANCEL_GRACE, DISK_CHECK_EVERY, KILL_GRACE, Meter, OwnReason, RunLimits};
 use crate::lines::Splitter;
 use crate::log::{RunLog, Stream};
 use crate::processes;
 use crate::runtimes::{Adapter, Event, ExitInfo};
 use crate::stop::StopWatch;
+use crate::told::{Taken, Told};
 
 /// How often [`Run::watch`] is called at most.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -178,12 +179,16 @@ struct Supervisor<'s> {
     meter: Meter,
     progress: Progress,
     own: Option<OwnReason>,
+    /// When the agent is asked by a signal to end, after it was told in its own words.
+    term_at: Option<Instant>,
     kill_at: Option<Instant>,
+    /// The agent said that it is done; what it does until it is gone is no longer judged.
+    over: bool,
     /// The end of the idle limit, moved on by each sign of life.
     idle_at: Instant,
     wall_at: Instant,
     pid: Pid,
-    stdin: Option<(ChildStdin, &'s [u8])>,
+    told: Told,
     out: Pipe,
     err: Pipe,
     exit: PipeReader,
@@ -223,6 +228,7 @@ impl<'s> Supervisor<'s> {
             set_nonblocking(stdin.as_fd()).map_err(own("prepare stdin"))?;
         }
         let exit = announce_exit(pid).map_err(own("wait for the agent"))?;
+        let told = Told::new(stdin, adapter.open(run.prompt));
         let now = Instant::now();
         Ok(Supervisor {
             sandboxed: run.sandboxed,
@@ -236,12 +242,14 @@ impl<'s> Supervisor<'s> {
                 activity: String::new(),
             },
             own: None,
+            term_at: None,
             kill_at: None,
+            over: false,
             idle_at: now + run.limits.idle,
             wall_at: now + run.limits.wall,
             meter: Meter::new(run.limits.clone()),
             pid,
-            stdin: stdin.map(|stdin| (stdin, run.prompt)),
+            told,
             out,
             err,
             exit,
@@ -280,7 +288,7 @@ impl<'s> Supervisor<'s> {
             self.serve(ready).map_err(own("read the agent's output"))?;
         }
         let status = child.wait().map_err(own("wait for the agent"))?;
-        self.stdin = None;
+        self.told.close();
         processes::end_all().map_err(own("wait for the agent's processes"))?;
         self.drain().map_err(own("read the agent's output"))?;
         watch(&self.progress);
@@ -290,7 +298,7 @@ impl<'s> Supervisor<'s> {
 
     /// Ends what is over its time, and kills what did not end when asked.
     fn deadlines(&mut self, now: Instant, stop: &StopWatch) {
-        if self.own.is_none() {
+        if self.judged() {
             let limits = self.meter.limits();
             let reason = match stop.asked() {
                 Some(asked) => Some(asked),
@@ -301,6 +309,9 @@ impl<'s> Supervisor<'s> {
             if let Some(reason) = reason {
                 self.end_for(reason);
             }
+        }
+        if self.term_at.is_some_and(|at| now >= at) {
+            self.ask_to_end();
         }
         if self.kill_at.is_some_and(|at| now >= at) {
             processes::signal_run(Signal::SIGKILL, None);
@@ -313,20 +324,50 @@ impl<'s> Supervisor<'s> {
 
     fn next_deadline(&self, watch_at: Instant) -> Instant {
         let mut at = watch_at;
-        if self.own.is_none() {
+        if self.judged() {
             at = at.min(self.wall_at).min(self.idle_at);
         }
-        [self.kill_at, self.log.flush_at()].into_iter().flatten().fold(at, Instant::min)
+        [self.term_at, self.kill_at, self.log.flush_at()].into_iter().flatten().fold(at, Instant::min)
     }
 
-    /// The first reason counts; the agent is asked to end and gets [`KILL_GRACE`].
+    /// Whether what the agent does still counts: it is neither done nor being ended.
+    fn judged(&self) -> bool {
+        self.own.is_none() && !self.over
+    }
+
+    /// The first reason counts. The agent is told in its own words if it has any, else asked to end at once.
     fn end_for(&mut self, reason: OwnReason) {
-        if self.own.is_some() {
+        if !self.judged() {
             return;
         }
         self.log
             .note(clock::now(), &format!("ending the run: {}", reason.sentence(crate::words::Language::En)));
         self.own = Some(reason);
+        let farewell = self.adapter.cancel();
+        if farewell.is_empty() || !self.told.is_open() {
+            return self.ask_to_end();
+        }
+        self.send(&farewell);
+        self.term_at = Some(Instant::now() + CANCEL_GRACE);
+    }
+
+    /// The conversation is over: stdin is closed, and who does not go by himself is asked to.
+    fn part(&mut self) {
+        self.told.end();
+        if self.own.is_some() {
+            self.ask_to_end();
+        } else if !self.over {
+            self.over = true;
+            self.term_at = Some(Instant::now() + KILL_GRACE);
+        }
+    }
+
+    /// Asks by a signal; who does not end within [`KILL_GRACE`] is killed.
+    fn ask_to_end(&mut self) {
+        self.term_at = None;
+        if self.kill_at.is_some() {
+            return;
+        }
         // The sandbox's own process would take everything with it at once, without the grace.
         processes::signal_run(Signal::SIGTERM, self.sandboxed.then_some(self.pid));
         self.kill_at = Some(Instant::now() + KILL_GRACE);
@@ -337,9 +378,9 @@ impl<'s> Supervisor<'s> {
         let exit = stop.map(|_| self.exit.as_fd());
         let out = self.out.fd.as_ref().map(AsFd::as_fd);
         let err = self.err.fd.as_ref().map(AsFd::as_fd);
-        let stdin = self.stdin.as_ref().map(|(stdin, _)| stdin.as_fd());
-        // Once a reason is there the bell, which keeps ringing, would make this loop spin.
-        let bell = stop.filter(|_| self.own.is_none()).map(StopWatch::bell);
+        let stdin = self.told.wants();
+        // Once it was heard the bell, which keeps ringing, would make this loop spin.
+        let bell = stop.filter(|_| self.judged()).map(StopWatch::bell);
         let wanted = [
             (exit, PollFlags::POLLIN),
             (out, PollFlags::POLLIN),
@@ -368,7 +409,7 @@ impl<'s> Supervisor<'s> {
 
     fn serve(&mut self, ready: Ready) -> io::Result<()> {
         if ready.stdin {
-            self.feed();
+            self.told.feed();
         }
         if ready.out {
             self.read(Stream::Out)?;
@@ -379,13 +420,15 @@ impl<'s> Supervisor<'s> {
         Ok(())
     }
 
-    fn feed(&mut self) {
-        let Some((stdin, rest)) = &mut self.stdin else { return };
-        match stdin.write(rest) {
-            Ok(written) if written < rest.len() => *rest = &rest[written..],
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            // All of it is written, or the agent does not want more of it: some read no prompt at all.
-            Ok(_) | Err(_) => self.stdin = None,
+    /// Gives the agent a line, and logs it unless it is not sent.
+    fn send(&mut self, line: &[u8]) {
+        let now = clock::now();
+        match self.told.push(line) {
+            Taken::Yes => self.log.line(now, Stream::In, line.strip_suffix(b"\n").unwrap_or(line)),
+            Taken::TooMuch => {
+                self.log.note(now, "the agent does not read what it is told; what follows is not sent");
+            }
+            Taken::Closed | Taken::StillTooMuch => {}
         }
     }
 
@@ -435,7 +478,11 @@ impl<'s> Supervisor<'s> {
         }
         match stream {
             Stream::Out => {
-                for event in self.adapter.event(bytes) {
+                let events = match cut {
+                    0 => self.adapter.event(bytes),
+                    _ => self.adapter.cut_event(bytes),
+                };
+                for event in events {
                     self.event(event);
                 }
             }
@@ -456,8 +503,16 @@ impl<'s> Supervisor<'s> {
                 None
             }
             Event::Tokens(tokens) => self.meter.tokens(tokens),
+            Event::Send(line) => {
+                self.send(&line);
+                None
+            }
+            Event::Over => {
+                self.part();
+                None
+            }
             // What an agent that was told to end still does is not counted.
-            Event::Iteration if self.own.is_some() => None,
+            Event::Iteration if !self.judged() => None,
             Event::Iteration => {
                 let reason = self.meter.iteration();
                 self.progress.iterations = self.meter.iterations();

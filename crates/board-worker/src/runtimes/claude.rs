@@ -11,11 +11,15 @@ use board_core::model::profile::RoleName;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::failure::{Failure, FailureKind};
+use super::failure::{Failure, FailureKind, status_beside, told_in};
+use super::lax::{self, Lax, lax_object};
 use super::{Adapter, CommandSpec, Event, ExitInfo, Reading, RunSpec, Tail, activity};
 
 /// Exit code of qwen and gemini at their own limit of turns.
 const OWN_LIMIT_EXIT: i32 = 53;
+
+/// Subtypes of a `result` at a limit of its own.
+const OWN_LIMITS: [&str; 2] = ["error_max_turns", "error_max_budget_usd"];
 
 /// Message ids that are remembered. The limit of iterations ends a run long before; it is here so that
 /// memory stays flat whatever is printed.
@@ -35,46 +39,63 @@ pub struct Claude {
 
 #[derive(Deserialize)]
 struct Raw {
-    #[serde(rename = "type")]
-    kind: String,
+    #[serde(rename = "type", default)]
+    kind: Lax<String>,
     #[serde(default)]
-    subtype: Option<String>,
+    subtype: Lax<String>,
     #[serde(default)]
-    message: Option<Message>,
+    message: Lax<Message>,
     #[serde(default)]
-    model: Option<String>,
+    model: Lax<String>,
     #[serde(default)]
-    is_error: bool,
+    is_error: Lax<bool>,
     #[serde(default)]
-    api_error_status: Option<u16>,
+    api_error_status: Lax<u16>,
     #[serde(default)]
-    error_status: Option<u16>,
+    error_status: Lax<u16>,
     #[serde(default)]
-    error: Option<Value>,
+    error: Lax<Value>,
     #[serde(default)]
-    result: Option<String>,
+    errors: Lax<Value>,
     #[serde(default)]
-    total_cost_usd: Option<f64>,
+    result: Lax<String>,
     #[serde(default)]
-    usage: Option<RawUsage>,
+    total_cost_usd: Lax<f64>,
+    #[serde(default)]
+    usage: Lax<RawUsage>,
+    #[serde(default)]
+    rate_limit_info: Lax<RateLimit>,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Message {
     #[serde(default)]
-    id: String,
+    id: Lax<String>,
     #[serde(default)]
-    model: Option<String>,
+    model: Lax<String>,
     #[serde(default)]
-    content: Value,
+    content: Lax<Value>,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct RawUsage {
-    input_tokens: Option<u64>,
-    cache_read_input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
+    #[serde(default)]
+    input_tokens: Lax<u64>,
+    #[serde(default)]
+    cache_read_input_tokens: Lax<u64>,
+    #[serde(default)]
+    output_tokens: Lax<u64>,
 }
+
+#[derive(Debug, Deserialize)]
+struct RateLimit {
+    #[serde(default)]
+    status: Lax<String>,
+    #[serde(rename = "resetsAt", default)]
+    resets_at: Lax<u64>,
+}
+
+lax_object!(Message, RawUsage, RateLimit);
 
 impl Adapter for Claude {
     fn command(&self, run: &RunSpec) -> CommandSpec {
@@ -116,15 +137,35 @@ impl Adapter for Claude {
         ] {
             env.push((name.to_owned(), "1".to_owned()));
         }
-        CommandSpec { argv, env, home_directories: vec![".claude"], credential_files: vec![CREDENTIALS] }
+        CommandSpec {
+            argv,
+            env,
+            home_directories: vec![".claude"],
+            credential_files: vec![CREDENTIALS],
+            ..CommandSpec::default()
+        }
     }
 
     fn event(&mut self, line: &[u8]) -> Vec<Event> {
-        let Ok(raw) = serde_json::from_slice::<Raw>(line) else { return Vec::new() };
-        match raw.kind.as_str() {
+        let Some(raw) = lax::object::<Raw>(line) else { return Vec::new() };
+        match raw.kind.text() {
             "system" => self.system(&raw),
-            "assistant" => raw.message.map(|message| self.assistant(&message)).unwrap_or_default(),
-            "result" => self.result(raw),
+            "assistant" => self.assistant(&raw),
+            "result" => self.result(&raw),
+            "rate_limit_event" => {
+                // Told with every answer; only a refusal says something about this run.
+                if let Some(limit) =
+                    raw.rate_limit_info.get().filter(|limit| limit.status.text() == "rejected")
+                {
+                    self.reading.resets_at = limit.resets_at.0;
+                }
+                Vec::new()
+            }
+            "error" => {
+                let told = raw.error.get().map(told_in).unwrap_or_default();
+                self.reading.last_error = Some(told);
+                Vec::new()
+            }
             _ => Vec::new(),
         }
     }
@@ -147,65 +188,83 @@ impl Adapter for Claude {
 
 impl Claude {
     fn system(&mut self, raw: &Raw) -> Vec<Event> {
-        match raw.subtype.as_deref() {
-            Some("init") => {
-                self.reading.model = raw.model.clone();
+        match raw.subtype.text() {
+            "init" => {
+                self.reading.model.clone_from(&raw.model.0);
                 Vec::new()
             }
-            Some("api_retry") => {
-                let status = raw.error_status.map(|status| format!(" {status}")).unwrap_or_default();
-                let word = raw.error.as_ref().and_then(Value::as_str).unwrap_or("");
+            "api_retry" => {
+                let status = raw.error_status.get().map(|status| format!(" {status}")).unwrap_or_default();
+                let word = raw.error.get().and_then(Value::as_str).unwrap_or("");
                 let message = format!("API error{status} {word}");
                 let said = activity(&message);
                 self.reading.last_error = Some(message);
                 said
             }
-            Some(_) | None => Vec::new(),
+            _ => Vec::new(),
         }
     }
 
-    fn assistant(&mut self, message: &Message) -> Vec<Event> {
-        if message.model.as_deref() == Some("<synthetic>") {
+    fn assistant(&mut self, raw: &Raw) -> Vec<Event> {
+        let Some(message) = raw.message.get() else { return Vec::new() };
+        let blocks = message.content.get().and_then(Value::as_array).into_iter().flatten();
+        if message.model.text() == "<synthetic>" {
+            // The program's own words: an error, if the line says so. The `result` line decides, if it comes.
+            if let (Some(_), Some(text)) = (raw.error.get(), blocks.filter_map(text_of).next()) {
+                self.reading.last_error = Some(text.to_owned());
+            }
             return Vec::new();
         }
         let mut events = Vec::new();
         // A retry that ended in an answer is over.
         self.reading.last_error = None;
-        if !self.ids.contains(&message.id) {
+        let id = message.id.text();
+        if !self.ids.contains(id) {
             if self.ids.len() >= MAX_IDS {
                 self.ids.clear();
             }
-            self.ids.insert(message.id.clone());
+            // Without an id two lines cannot be told to be one turn, so each counts.
+            if !id.is_empty() {
+                self.ids.insert(id.to_owned());
+            }
             events.push(Event::Iteration);
         }
-        for block in message.content.as_array().into_iter().flatten() {
+        for block in blocks {
             events.extend(describe(block));
         }
         events
     }
 
-    fn result(&mut self, raw: Raw) -> Vec<Event> {
+    fn result(&mut self, raw: &Raw) -> Vec<Event> {
         self.ended = true;
         let mut events = Vec::new();
         let usage = &mut self.reading.usage;
-        usage.cost_usd = raw.total_cost_usd.filter(|cost| cost.is_finite());
-        if let Some(told) = raw.usage {
-            usage.input_tokens = told.input_tokens;
-            usage.cached_input_tokens = told.cache_read_input_tokens;
-            usage.output_tokens = told.output_tokens;
-            let sum = told.input_tokens.unwrap_or(0).saturating_add(told.output_tokens.unwrap_or(0));
+        usage.cost_usd = raw.total_cost_usd.0.filter(|cost| cost.is_finite());
+        if let Some(told) = raw.usage.get() {
+            usage.input_tokens = told.input_tokens.0;
+            usage.cached_input_tokens = told.cache_read_input_tokens.0;
+            usage.output_tokens = told.output_tokens.0;
+            let sum = told.input_tokens.0.unwrap_or(0).saturating_add(told.output_tokens.0.unwrap_or(0));
             events.push(Event::Tokens(sum));
         }
-        let text = raw.result.unwrap_or_default();
-        if raw.subtype.as_deref() == Some("error_max_turns") {
-            self.reading.failure = Some(Failure::known(FailureKind::OwnLimit, "max turns"));
-        } else if raw.is_error || raw.api_error_status.is_some() {
-            let told = if text.is_empty() { raw.subtype.unwrap_or_default() } else { text.clone() };
-            self.reading.failure = Some(Failure::of(&told, raw.api_error_status));
+        let (text, subtype) = (raw.result.text(), raw.subtype.text());
+        let status = raw.api_error_status.0.or(raw.error_status.0);
+        if OWN_LIMITS.contains(&subtype) {
+            self.reading.failure = Some(Failure::known(FailureKind::OwnLimit, subtype));
+        } else if raw.is_error.0 == Some(true) || status.is_some() || subtype.starts_with("error") {
+            let told = [raw.error.get(), raw.errors.get()].into_iter().flatten().map(told_in);
+            let told = std::iter::once(text.to_owned()).chain(told).find(|told| !told.is_empty());
+            let status = status.or_else(|| raw.error.get().and_then(status_beside));
+            let told = told.or_else(|| self.reading.last_error.clone()).unwrap_or_else(|| subtype.to_owned());
+            self.reading.failure = Some(Failure::of(&told, status));
         }
-        self.last_message = Some(Tail::of(&text));
+        self.last_message = Some(Tail::of(text));
         events
     }
+}
+
+fn text_of(block: &Value) -> Option<&str> {
+    block.get("text").and_then(Value::as_str)
 }
 
 fn describe(block: &Value) -> Vec<Event> {
@@ -300,6 +359,31 @@ mod tests {
         let line = r#"{"type":"result","subtype":"error_max_turns","is_error":true,"num_turns":6}"#;
         assert_eq!(ended(&[INIT, line], 1).result, RunResult::Limit);
         assert_eq!(ended(&[INIT, &turn("a", "")], 53).result, RunResult::Limit);
+    }
+
+    #[test]
+    fn an_error_counts_wherever_it_stands() {
+        let of = |line: &str| ended(&[INIT, line], 1);
+        let result = |rest: &str| format!(r#"{{"type":"result","subtype":"error_during_execution",{rest}}}"#);
+        assert_eq!(of(&result(r#""errors":["API Error: 529 overloaded"]"#)).result, RunResult::Unavailable);
+        assert_eq!(of(&result(r#""error":{"status":401,"message":"no"}"#)).result, RunResult::Unavailable);
+        assert_eq!(of(&result(r#""result":{"a":1},"is_error":"yes""#)).result, RunResult::Failed);
+        assert_eq!(of(&result(r#""api_error_status":"429","is_error":true"#)).result, RunResult::Unavailable);
+        let synthetic = r#"{"type":"assistant","error":"rate_limit","message":{"id":"s","model":"<synthetic>","content":[{"type":"text","text":"API Error: 429 slow down"}]}}"#;
+        assert_eq!(of(synthetic).result, RunResult::Unavailable, "no result line came");
+        let error = r#"{"type":"error","error":{"type":"authentication_error","message":"no"}}"#;
+        assert_eq!(of(error).result, RunResult::Unavailable);
+    }
+
+    #[test]
+    fn the_time_at_which_a_refused_quota_begins_anew_is_kept() {
+        let limit = |status: &str| {
+            format!(
+                r#"{{"type":"rate_limit_event","rate_limit_info":{{"status":"{status}","resetsAt":1796083200}}}}"#
+            )
+        };
+        assert_eq!(ended(&[INIT, &limit("rejected")], 1).reading.resets_at, Some(1_796_083_200));
+        assert_eq!(ended(&[INIT, &limit("allowed")], 1).reading.resets_at, None);
     }
 
     #[test]

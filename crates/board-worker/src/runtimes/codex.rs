@@ -3,14 +3,16 @@
 //! Facts that this reader rests on, each seen in a recorded run: an item of type `error` is a warning
 //! before the turn and no iteration; an `error` event („Reconnecting… 1/5") is not terminal, only
 //! `turn.failed` is; there is no HTTP status field, so the message is read; the final message is the
-//! last `agent_message` of the turn, also an empty one.
+//! last `agent_message` of a turn that was completed, also an empty one.
 
 use std::path::Path;
 
 use board_core::model::profile::RoleName;
 use serde::Deserialize;
+use serde_json::Value;
 
-use super::failure::Failure;
+use super::failure::{Failure, status_beside, told_in};
+use super::lax::{self, Lax, lax_object};
 use super::{Adapter, CommandSpec, Event, ExitInfo, Reading, RunSpec, Tail, activity, add};
 
 /// Item types that are no iteration: a warning, a thought, a plan.
@@ -23,55 +25,56 @@ const AUTH_FILE: &str = ".codex/auth.json";
 #[derive(Debug, Default)]
 pub struct Codex {
     last_message: Option<Tail>,
+    /// Half a turn is no answer, also if it said something.
+    completed: bool,
     reading: Reading,
 }
 
 #[derive(Deserialize)]
 struct Raw {
-    #[serde(rename = "type")]
-    kind: String,
+    #[serde(rename = "type", default)]
+    kind: Lax<String>,
     #[serde(default)]
-    item: Option<Item>,
+    item: Lax<Item>,
     #[serde(default)]
-    usage: Option<RawUsage>,
+    usage: Lax<RawUsage>,
     #[serde(default)]
-    message: Option<String>,
+    message: Lax<String>,
     #[serde(default)]
-    error: Option<RawError>,
+    error: Lax<Value>,
 }
 
-#[derive(Deserialize)]
-struct RawError {
-    #[serde(default)]
-    message: String,
-}
-
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct RawUsage {
-    input_tokens: Option<u64>,
-    cached_input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
+    #[serde(default)]
+    input_tokens: Lax<u64>,
+    #[serde(default)]
+    cached_input_tokens: Lax<u64>,
+    #[serde(default)]
+    output_tokens: Lax<u64>,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Item {
     #[serde(rename = "type", default)]
-    kind: String,
+    kind: Lax<String>,
     #[serde(default)]
-    text: Option<String>,
+    text: Lax<String>,
     #[serde(default)]
-    command: Option<String>,
+    command: Lax<String>,
     #[serde(default)]
-    message: Option<String>,
+    message: Lax<String>,
     #[serde(default)]
-    changes: Vec<Change>,
+    changes: Lax<Vec<Change>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Change {
     #[serde(default)]
-    path: String,
+    path: Lax<String>,
 }
+
+lax_object!(RawUsage, Item, Change);
 
 impl Adapter for Codex {
     fn command(&self, run: &RunSpec) -> CommandSpec {
@@ -103,7 +106,7 @@ impl Adapter for Codex {
             "shell_environment_policy.ignore_default_excludes=false".to_owned(),
         ];
         if let Some(effort) = &run.effort {
-            settings.push(format!("model_reasoning_effort={}", serde_json::Value::from(effort.as_str())));
+            settings.push(format!("model_reasoning_effort={}", Value::from(effort.as_str())));
         }
         match run.role {
             RoleName::Builder => {}
@@ -123,26 +126,41 @@ impl Adapter for Codex {
         argv.push("-".to_owned());
         let mut env = run.env.clone();
         env.push(("CODEX_HOME".to_owned(), run.home.join(".codex").display().to_string()));
-        CommandSpec { argv, env, home_directories: vec![".codex"], credential_files: vec![AUTH_FILE] }
+        CommandSpec {
+            argv,
+            env,
+            home_directories: vec![".codex"],
+            credential_files: vec![AUTH_FILE],
+            ..CommandSpec::default()
+        }
     }
 
     fn event(&mut self, line: &[u8]) -> Vec<Event> {
-        let Ok(raw) = serde_json::from_slice::<Raw>(line) else { return Vec::new() };
-        match raw.kind.as_str() {
+        let Some(raw) = lax::object::<Raw>(line) else { return Vec::new() };
+        match raw.kind.text() {
             "turn.started" => {
                 self.last_message = None;
+                self.completed = false;
                 Vec::new()
             }
-            "item.started" => raw.item.map(|item| describe(&item)).unwrap_or_default(),
-            "item.completed" => raw.item.map(|item| self.item(item)).unwrap_or_default(),
-            "turn.completed" => self.usage(raw.usage),
+            "item.started" => raw.item.get().map(describe).unwrap_or_default(),
+            "item.completed" => raw.item.get().map(|item| self.item(item)).unwrap_or_default(),
+            "turn.completed" => {
+                self.completed = true;
+                self.usage(raw.usage.get())
+            }
             "turn.failed" => {
-                let message = raw.error.map(|error| error.message).unwrap_or_default();
-                self.reading.failure = Some(Failure::of(&message, None));
+                let message = raw.error.get().map(told_in).unwrap_or_default();
+                let message = if message.is_empty() { raw.message.text() } else { &message };
+                let message = if message.is_empty() { self.last_error() } else { message };
+                self.reading.failure = Some(Failure::of(message, raw.error.get().and_then(status_beside)));
                 Vec::new()
             }
             "error" => {
-                let message = raw.message.unwrap_or_default();
+                let message = match raw.message.text() {
+                    "" => raw.error.get().map(told_in).unwrap_or_default(),
+                    message => message.to_owned(),
+                };
                 let said = activity(&message);
                 self.reading.last_error = Some(message);
                 said
@@ -153,7 +171,7 @@ impl Adapter for Codex {
 
     fn reading(&self, _: ExitInfo) -> Reading {
         let mut reading = self.reading.clone();
-        if let Some(message) = &self.last_message {
+        if let Some(message) = self.last_message.as_ref().filter(|_| self.completed) {
             (reading.final_message, reading.cut) = message.finish();
         }
         reading
@@ -161,39 +179,46 @@ impl Adapter for Codex {
 }
 
 impl Codex {
-    fn item(&mut self, item: Item) -> Vec<Event> {
+    fn last_error(&self) -> &str {
+        self.reading.last_error.as_deref().unwrap_or("")
+    }
+
+    fn item(&mut self, item: &Item) -> Vec<Event> {
         let mut events = Vec::new();
-        if !NOT_COUNTED.contains(&item.kind.as_str()) {
+        if !NOT_COUNTED.contains(&item.kind.text()) {
             events.push(Event::Iteration);
+            // It went on: what was wrong before is over.
+            self.reading.last_error = None;
         }
-        events.extend(describe(&item));
-        if item.kind == "agent_message" {
-            self.last_message = Some(Tail::of(item.text.as_deref().unwrap_or("")));
+        events.extend(describe(item));
+        if item.kind.text() == "agent_message" {
+            self.last_message = Some(Tail::of(item.text.text()));
         }
         events
     }
 
-    fn usage(&mut self, usage: Option<RawUsage>) -> Vec<Event> {
+    fn usage(&mut self, usage: Option<&RawUsage>) -> Vec<Event> {
         let Some(told) = usage else { return Vec::new() };
         let usage = &mut self.reading.usage;
-        add(&mut usage.input_tokens, told.input_tokens);
-        add(&mut usage.cached_input_tokens, told.cached_input_tokens);
-        add(&mut usage.output_tokens, told.output_tokens);
-        let sum = told.input_tokens.unwrap_or(0).saturating_add(told.output_tokens.unwrap_or(0));
+        add(&mut usage.input_tokens, told.input_tokens.0);
+        add(&mut usage.cached_input_tokens, told.cached_input_tokens.0);
+        add(&mut usage.output_tokens, told.output_tokens.0);
+        let sum = told.input_tokens.0.unwrap_or(0).saturating_add(told.output_tokens.0.unwrap_or(0));
         vec![Event::Tokens(sum)]
     }
 }
 
 fn describe(item: &Item) -> Vec<Event> {
-    match item.kind.as_str() {
-        "command_execution" => activity(&format!("$ {}", item.command.as_deref().unwrap_or(""))),
+    match item.kind.text() {
+        "command_execution" => activity(&format!("$ {}", item.command.text())),
         "file_change" => {
-            let names = item.changes.iter().filter_map(|change| Path::new(&change.path).file_name());
+            let changes = item.changes.get().into_iter().flatten();
+            let names = changes.filter_map(|change| Path::new(change.path.text()).file_name());
             let names: Vec<_> = names.take(4).map(|name| name.to_string_lossy().into_owned()).collect();
             activity(&format!("✎ {}", names.join(", ")))
         }
-        "agent_message" | "reasoning" => activity(item.text.as_deref().unwrap_or("")),
-        "error" => activity(item.message.as_deref().unwrap_or("")),
+        "agent_message" | "reasoning" => activity(item.text.text()),
+        "error" => activity(item.message.text()),
         other => activity(other),
     }
 }
@@ -260,8 +285,9 @@ mod tests {
         assert_eq!(run.reading.final_message.as_deref(), Some("second"));
         let run = read(Codex::default(), &[TURN, &said("first"), &said(""), DONE], ExitInfo::code(0));
         assert_eq!(run.result, RunResult::InvalidReply);
-        let run = read(Codex::default(), &[TURN, &said("first"), TURN], ExitInfo::code(0));
-        assert_eq!(run.result, RunResult::InvalidReply);
+        for half in [vec![TURN, &said("first"), TURN, DONE], vec![TURN, &said("first")]] {
+            assert_eq!(read(Codex::default(), &half, ExitInfo::code(0)).result, RunResult::InvalidReply);
+        }
     }
 
     #[test]
@@ -280,6 +306,42 @@ mod tests {
         );
         assert_eq!(failed("We’re currently experiencing high demand, which may"), RunResult::Unavailable);
         assert_eq!(failed("stream disconnected before completion: stream closed"), RunResult::Failed);
+    }
+
+    #[test]
+    fn an_error_counts_wherever_it_stands() {
+        let of = |lines: &[&str]| read(Codex::default(), lines, ExitInfo::code(0)).result;
+        let limit = "last status: 429 Too Many Requests";
+        assert_eq!(
+            of(&[TURN, &format!(r#"{{"type":"turn.failed","error":"{limit}"}}"#)]),
+            RunResult::Unavailable
+        );
+        assert_eq!(
+            of(&[TURN, &format!(r#"{{"type":"turn.failed","message":"{limit}"}}"#)]),
+            RunResult::Unavailable
+        );
+        assert_eq!(
+            of(&[TURN, r#"{"type":"turn.failed","error":{"status":"401","detail":["no"]}}"#]),
+            RunResult::Unavailable
+        );
+        let error = format!(r#"{{"type":"error","message":"{limit}"}}"#);
+        assert_eq!(of(&[TURN, &error, r#"{"type":"turn.failed"}"#]), RunResult::Unavailable);
+        assert_eq!(of(&[TURN, &error]), RunResult::Unavailable, "the program died before it said so");
+        assert_eq!(of(&[TURN, r#"{"type":"turn.failed","error":null}"#]), RunResult::Failed);
+        assert_eq!(of(&[TURN, &error, &said(""), DONE]), RunResult::InvalidReply, "it had gone on");
+    }
+
+    #[test]
+    fn fields_that_are_missing_or_of_another_kind_cost_only_themselves() {
+        let lines = [
+            TURN,
+            r#"{"type":"item.completed","item":{"type":"command_execution","command":["ls"],"changes":3}}"#,
+            r#"{"type":"item.completed","item":{"id":7,"type":"agent_message","text":"Done.","command":{}}}"#,
+            r#"{"type":"turn.completed","usage":{"input_tokens":"12","output_tokens":{},"new":[1]}}"#,
+        ];
+        let run = read(Codex::default(), &lines, ExitInfo::code(0));
+        assert_eq!((run.result, run.iterations), (RunResult::Succeeded, 2));
+        assert_eq!((run.reading.usage.input_tokens, run.reading.usage.output_tokens), (Some(12), None));
     }
 
     #[test]

@@ -24,6 +24,10 @@ impl Adapter for Text {
         activity(&text)
     }
 
+    fn cut_event(&mut self, start: &[u8]) -> Vec<Event> {
+        self.event(start)
+    }
+
     fn reading(&self, _: ExitInfo) -> Reading {
         let (final_message, cut) = self.output.finish();
         Reading { final_message, cut, ..Reading::default() }
@@ -55,7 +59,7 @@ impl<A: Adapter> Adapter for Spoken<A> {
 /// The configured command line as it is: a model or an effort is the program's own business.
 fn plain(run: &RunSpec) -> CommandSpec {
     let argv = run.program.iter().chain(&run.args).cloned().collect();
-    CommandSpec { argv, env: run.env.clone(), home_directories: Vec::new(), credential_files: Vec::new() }
+    CommandSpec { argv, env: run.env.clone(), ..CommandSpec::default() }
 }
 
 #[cfg(test)]

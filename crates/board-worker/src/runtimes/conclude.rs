@@ -78,8 +78,14 @@ pub fn conclude(
             ),
         );
     }
+    // What ended after its conversation was over was ended by us, or of no account.
+    let exit = if reading.over { ExitInfo::code(0) } else { exit };
     match (&reading.final_message, exit.code) {
         (Some(_), Some(0)) => plain(RunResult::Succeeded, String::new()),
+        // An error that nobody declared terminal, and then nothing: that error was the end of it.
+        (None, Some(0)) if reading.last_error.as_deref().is_some_and(|error| !error.is_empty()) => {
+            of_failure(&Failure::of(reading.last_error.as_deref().unwrap_or(""), None), language)
+        }
         (None, Some(0)) => plain(
             RunResult::InvalidReply,
             pick(
@@ -285,10 +291,59 @@ mod tests {
     }
 
     #[test]
+    fn a_conversation_that_is_over_is_not_judged_by_the_exit() {
+        let over = Reading { over: true, ..message("done") };
+        assert_eq!(result(&over, 143, None), RunResult::Succeeded);
+        assert_eq!(result(&Reading { over: true, ..Reading::default() }, 1, None), RunResult::InvalidReply);
+    }
+
+    #[test]
+    fn an_error_after_which_nothing_came_is_the_end_also_with_exit_0() {
+        let of = |error: &str| Reading { last_error: Some(error.into()), ..Reading::default() };
+        assert_eq!(result(&of("last status: 429"), 0, None), RunResult::Unavailable);
+        assert_eq!(result(&of("stream ended"), 0, None), RunResult::Failed);
+        assert_eq!(result(&of(""), 0, None), RunResult::InvalidReply);
+    }
+
+    #[test]
     fn an_error_that_was_not_terminal_still_tells_why_an_agent_gave_up() {
         let reading =
             Reading { last_error: Some("last status: 429, try again in 20s".into()), ..Reading::default() };
         let said = conclude(&reading, ExitInfo::code(1), None, "", Language::De);
         assert_eq!((said.result, said.retry_after), (RunResult::Unavailable, Some(20)));
+    }
+
+    #[test]
+    fn every_runtime_that_is_told_to_wait_is_unavailable_for_as_long() {
+        use super::super::{
+            acp::Acp, claude::Claude, codex::Codex, command, fixtures, gemini::Gemini, opencode,
+        };
+        const WAIT: &str = "Rate limit reached. Please try again in 20s";
+        let of = |adapter: &mut dyn super::super::Adapter, lines: &[&str], code: i32| {
+            for line in lines {
+                adapter.event(line.replace("WAIT", WAIT).as_bytes());
+            }
+            let exit = ExitInfo::code(code);
+            let said = conclude(&adapter.reading(exit), exit, None, "", Language::De);
+            (said.result, said.retry_after)
+        };
+        let expected = (RunResult::Unavailable, Some(20));
+        let codex = r#"{"type":"turn.failed","error":{"message":"WAIT"}}"#;
+        assert_eq!(of(&mut Codex::default(), &[codex], 1), expected);
+        assert_eq!(of(&mut command::Spoken(Codex::default()), &[codex], 0), expected);
+        let claude = r#"{"type":"result","is_error":true,"api_error_status":429,"result":"API Error: WAIT"}"#;
+        assert_eq!(of(&mut Claude::default(), &[claude], 1), expected);
+        let qwen = r#"{"type":"result","subtype":"success","is_error":false,"result":"[API Error: WAIT]"}"#;
+        assert_eq!(of(&mut Claude::default(), &[qwen], 0), expected);
+        let gemini = r#"{"type":"result","status":"error","error":{"message":"WAIT"}}"#;
+        assert_eq!(of(&mut Gemini::default(), &[gemini], 1), expected);
+        let error =
+            r#"{"type":"error","error":{"name":"APIError","data":{"message":"WAIT","statusCode":429}}}"#;
+        assert_eq!(of(&mut opencode::Opencode::default(), &[error], 1), expected);
+        let mut acp = Acp::for_run(&fixtures::spec(board_core::model::profile::RoleName::Builder));
+        let refused =
+            r#"{"id":0,"error":{"code":-32603,"message":"Internal error","data":{"details":"WAIT"}}}"#;
+        assert_eq!(of(&mut acp, &[refused], 0), expected);
+        assert_eq!(of(&mut command::Text::default(), &["API Error: WAIT"], 0), expected);
     }
 }

@@ -3,6 +3,8 @@
 //! The agents tell errors as sentences, mostly without a status field, so sentences are what is read
 //! here. A message that nobody knows is an ordinary failure: nothing is retried on a guess.
 
+use serde_json::Value;
+
 /// What kind of failure a runtime told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
@@ -76,7 +78,7 @@ fn of_status(status: u16) -> Option<FailureKind> {
 /// A status that stands in the message after a word that announces one: `status 401`, `API Error: 500`,
 /// `last status: 429`, `HTTP 503`. A bare number is no status.
 fn status_in(message: &str) -> Option<u16> {
-    const ANNOUNCED_BY: [&str; 4] = ["status", "error", "http", "code"];
+    const ANNOUNCED_BY: [&str; 5] = ["status", "error", "http", "code", "statuscode"];
     let words: Vec<&str> =
         message.split(|c: char| !c.is_ascii_alphanumeric()).filter(|w| !w.is_empty()).collect();
     words.windows(2).find_map(|pair| {
@@ -87,9 +89,59 @@ fn status_in(message: &str) -> Option<u16> {
     })
 }
 
+/// What an error object says: its message, and whatever texts stand beside it.
+pub(crate) fn told_in(error: &Value) -> String {
+    let mut texts = Vec::new();
+    collect(error, 0, &mut texts);
+    texts.join(": ")
+}
+
+fn collect(value: &Value, depth: usize, texts: &mut Vec<String>) {
+    // The deciding words stand near the top; a body that was sent back whole is not copied into a sentence.
+    const DEEPEST: usize = 4;
+    const MOST: usize = 8;
+    if depth > DEEPEST || texts.len() >= MOST {
+        return;
+    }
+    match value {
+        Value::String(text) if !text.trim().is_empty() && !texts.contains(text) => texts.push(text.clone()),
+        Value::Array(list) => list.iter().for_each(|value| collect(value, depth + 1, texts)),
+        Value::Object(map) => {
+            for key in ["message", "name", "type", "detail", "details", "error", "errorName", "data", "cause"]
+            {
+                if let Some(value) = map.get(key) {
+                    collect(value, depth + 1, texts);
+                }
+            }
+        }
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// A status as a field of an error object, under any of the names that are used for it.
+pub(crate) fn status_beside(error: &Value) -> Option<u16> {
+    let of = |value: &Value| {
+        ["status", "statusCode", "status_code", "httpStatus", "code"].iter().find_map(|key| {
+            let status = match value.get(key)? {
+                Value::Number(number) => number.as_u64().and_then(|number| u16::try_from(number).ok()),
+                Value::String(text) => text.parse().ok(),
+                Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+            };
+            status.filter(|status| (400..600).contains(status))
+        })
+    };
+    of(error).or_else(|| ["data", "error"].iter().find_map(|key| status_beside(error.get(key)?)))
+}
+
 fn of_words(message: &str) -> FailureKind {
-    const AUTH: [&str; 10] = [
+    const AUTH: [&str; 16] = [
         "unauthorized",
+        "unauthenticated",
+        "403 forbidden",
+        "invalid authentication",
+        "api key not valid",
+        "api key expired",
+        "authentication required",
         "failed to authenticate",
         "authentication_error",
         "authentication_failed",
@@ -100,8 +152,13 @@ fn of_words(message: &str) -> FailureKind {
         "refresh token",
         "oauth token has expired",
     ];
-    const QUOTA: [&str; 8] = [
+    const QUOTA: [&str; 13] = [
         "rate limit",
+        "rate-limit",
+        "ratelimit",
+        "resource_exhausted",
+        "quota exceeded",
+        "quota_exceeded",
         "rate_limit",
         "too many requests",
         "usage limit",
@@ -110,7 +167,8 @@ fn of_words(message: &str) -> FailureKind {
         "credit balance is too low",
         "hit your limit",
     ];
-    const SERVER: [&str; 7] = [
+    const SERVER: [&str; 8] = [
+        "internal_server_error",
         "experiencing high demand",
         "overloaded",
         "internal server error",
@@ -119,7 +177,9 @@ fn of_words(message: &str) -> FailureKind {
         "gateway timeout",
         "at capacity",
     ];
-    const NETWORK: [&str; 14] = [
+    const NETWORK: [&str; 16] = [
+        "econnreset",
+        "unable to connect",
         "error sending request",
         "dns error",
         "failed to lookup address",
@@ -153,9 +213,17 @@ fn of_words(message: &str) -> FailureKind {
 /// Seconds of „try again in 1m30s", „retry after 30 seconds", „try again in 2 hours".
 fn retry_after(message: &str) -> Option<u32> {
     let lower = message.to_lowercase();
-    let rest = ["try again in ", "retry after ", "retry in ", "resets in "]
-        .iter()
-        .find_map(|words| lower.split_once(words).map(|(_, rest)| rest))?;
+    let rest = [
+        "try again in ",
+        "retry after ",
+        "retry in ",
+        "resets in ",
+        "reset after ",
+        "\"retrydelay\":\"",
+        "retry-after: ",
+    ]
+    .iter()
+    .find_map(|words| lower.split_once(words).map(|(_, rest)| rest))?;
     let mut seconds = 0_u64;
     let mut rest = rest.trim_start();
     loop {
@@ -241,6 +309,24 @@ mod tests {
         assert_eq!(wait("try again in 9999 days"), Some(MAX_RETRY_AFTER_S));
         assert_eq!(wait("try again later"), None);
         assert_eq!(wait("try again in a while"), None);
+    }
+
+    #[test]
+    fn an_error_object_tells_its_words_and_its_status() {
+        let error = serde_json::json!({
+            "code": -32603, "message": "Internal error",
+            "data": {"message": "unexpected status 401 Unauthorized", "details": ["x"]}
+        });
+        assert_eq!(told_in(&error), "Internal error: unexpected status 401 Unauthorized: x");
+        assert_eq!(status_beside(&error), None);
+        assert_eq!(status_beside(&serde_json::json!({"data": {"statusCode": "429"}})), Some(429));
+        assert_eq!(status_beside(&serde_json::json!({"code": 401})), Some(401));
+        assert_eq!(kind(&told_in(&error)), FailureKind::Auth);
+        let mut deep = Value::from("x");
+        for _ in 0..100 {
+            deep = serde_json::json!({"error": deep});
+        }
+        assert_eq!(told_in(&deep), "");
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(crate) fn read(mut adapter: impl Adapter, lines: &[&str], exit: ExitInfo) ->
             match event {
                 Event::Iteration => iterations += 1,
                 Event::Activity(said) => activities.push(said),
-                Event::Tokens(_) => {}
+                Event::Tokens(_) | Event::Send(_) | Event::Over => {}
             }
         }
     }

@@ -4,6 +4,7 @@
 //! here starts a process or reads a clock; the one supervisor ([`crate::supervise`]) does, so every
 //! recorded run is a unit test. Events that nobody knows stay in the log and are otherwise ignored.
 
+pub mod acp;
 pub mod claude;
 pub mod codex;
 pub mod command;
@@ -11,6 +12,12 @@ pub mod conclude;
 pub mod failure;
 #[cfg(test)]
 mod fixtures;
+pub mod gemini;
+#[cfg(test)]
+mod hostile;
+mod lax;
+pub mod opencode;
+pub mod retry;
 
 use std::path::PathBuf;
 
@@ -61,6 +68,8 @@ pub struct CommandSpec {
     pub env: Vec<(String, String)>,
     /// Directories below the home that must be there before it starts.
     pub home_directories: Vec<&'static str>,
+    /// Files below the home that are written before it starts, over what is there.
+    pub home_files: Vec<(&'static str, String)>,
     /// Files below the home that come back to the runtime's own home after a run, if they parse as JSON.
     pub credential_files: Vec<&'static str>,
 }
@@ -74,6 +83,10 @@ pub enum Event {
     Activity(String),
     /// Tokens that were used since the last such event, in and out together.
     Tokens(u64),
+    /// Something to be written to its stdin, one line with its end.
+    Send(Vec<u8>),
+    /// The conversation is over; the process may go.
+    Over,
 }
 
 /// What was read of a run when it has ended.
@@ -91,6 +104,19 @@ pub struct Reading {
     pub usage: Usage,
     /// The model that the runtime said it uses.
     pub model: Option<String>,
+    /// When the runtime said that its quota begins anew, seconds since 1970.
+    pub resets_at: Option<u64>,
+    /// The conversation came to its end before the process did, so its exit code says nothing more.
+    pub over: bool,
+}
+
+/// What an agent is given when it starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opening {
+    /// For its stdin.
+    pub bytes: Vec<u8>,
+    /// Whether more may follow ([`Event::Send`]); otherwise stdin is closed after these.
+    pub stays_open: bool,
 }
 
 /// One runtime. Several implementations, one supervisor.
@@ -98,8 +124,26 @@ pub trait Adapter {
     /// The command of a run.
     fn command(&self, run: &RunSpec) -> CommandSpec;
 
+    /// What is written to stdin first. Most runtimes read the prompt and nothing more.
+    fn open(&mut self, prompt: &[u8]) -> Opening {
+        Opening { bytes: prompt.to_vec(), stays_open: false }
+    }
+
     /// One line of stdout. Lines that are no event are ignored.
     fn event(&mut self, line: &[u8]) -> Vec<Event>;
+
+    /// The beginning of a line that was too long. What it was still counts.
+    fn cut_event(&mut self, start: &[u8]) -> Vec<Event> {
+        match lax::mend(start) {
+            Some(whole) => self.event(&whole),
+            None => self.event(start),
+        }
+    }
+
+    /// What is written to stdin when the run is to be ended, before a signal is sent. Nothing for most.
+    fn cancel(&mut self) -> Vec<u8> {
+        Vec::new()
+    }
 
     /// What was read, once the process is gone.
     fn reading(&self, exit: ExitInfo) -> Reading;

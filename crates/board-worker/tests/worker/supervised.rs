@@ -17,22 +17,22 @@ use board_worker::supervise::{Ended, Progress, Run, supervise};
 use crate::{alone, bubblewrap};
 
 /// One run in a directory of its own.
-struct Trial {
+pub(crate) struct Trial {
     directory: tempfile::TempDir,
-    limits: RunLimits,
+    pub(crate) limits: RunLimits,
     mode: Mode,
     prompt: Vec<u8>,
 }
 
-struct Seen {
-    ended: Ended,
-    reading: Reading,
-    log: String,
+pub(crate) struct Seen {
+    pub(crate) ended: Ended,
+    pub(crate) reading: Reading,
+    pub(crate) log: String,
     progress: Vec<Progress>,
 }
 
 impl Trial {
-    fn new(mode: Mode) -> Trial {
+    pub(crate) fn new(mode: Mode) -> Trial {
         let directory = tempfile::tempdir().unwrap();
         for name in ["home", "work"] {
             std::fs::create_dir(directory.path().join(name)).unwrap();
@@ -67,7 +67,7 @@ impl Trial {
         }
     }
 
-    fn run(&self, adapter: &mut dyn Adapter, script: &str) -> Seen {
+    pub(crate) fn run(&self, adapter: &mut dyn Adapter, script: &str) -> Seen {
         self.run_while(adapter, script, |_, _| ())
     }
 
@@ -102,7 +102,7 @@ impl Trial {
     }
 }
 
-fn both(test: impl Fn(Mode)) {
+pub(crate) fn both(test: impl Fn(Mode)) {
     let _alone = alone();
     test(Mode::None);
     if let Some(mode) = bubblewrap() {
