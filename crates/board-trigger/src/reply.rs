@@ -299,7 +299,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Default, const CAP: usize> FromReques
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Ok(JsonBody(T::default()));
         }
-        serde_json::from_slice(&bytes).map(JsonBody).map_err(|error| match error.classify() {
+        board_core::model::json::object(&bytes).map(JsonBody).map_err(|error| match error.classify() {
             serde_json::error::Category::Data => Problem::new(422, "invalid").detail(error.to_string()),
             serde_json::error::Category::Io
             | serde_json::error::Category::Syntax

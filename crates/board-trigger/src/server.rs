@@ -16,6 +16,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use sd_notify::NotifyState;
 use tokio::sync::{Semaphore, watch};
+use tokio_io_timeout::TimeoutStream;
 
 use crate::app::App;
 use crate::auth::Peer;
@@ -23,6 +24,8 @@ use crate::{control, middleware, route};
 
 /// How long a request's head may take to arrive, and how long a connection may idle.
 const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client may take to read some of an answer that waits for it.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Headers of a request at most.
 pub(crate) const MAX_HEADERS: usize = 64;
 /// Bytes of a request's head at most.
@@ -415,12 +418,15 @@ where
             Ok::<_, std::convert::Infallible>(response)
         }
     });
+    // Whoever asks and never reads would keep his place among the connections for ever.
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(WRITE_TIMEOUT));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_READ_TIMEOUT)
         .max_headers(MAX_HEADERS)
         .max_buf_size(MAX_HEAD_BYTES)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Box::pin(stream)), service);
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

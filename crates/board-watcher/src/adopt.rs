@@ -233,7 +233,7 @@ fn parse(bytes: &[u8]) -> Result<Asked, Refused> {
              iteration_limit"
         ))
     };
-    let asked: Asked = serde_json::from_slice(bytes).map_err(shape)?;
+    let asked: Asked = board_core::model::json::object(bytes).map_err(shape)?;
     match asked.kind {
         JobType::Draft => Err(Refused::of(
             "type",

@@ -105,6 +105,9 @@ words! {
     goes_on(): "Es geht weiter.", "It goes on.";
 
     // dev
+    taken(dir, holder):
+        "Auf {dir} läuft schon ein Board ({holder}). Beende es, oder nenne ein anderes state_dir.",
+        "A board runs on {dir} already ({holder}). End it, or name another state_dir.";
     ending(): "wird beendet …", "ending …";
     starts_again(name, how):
         "{name} hat unerwartet geendet ({how}); startet in 1 s neu",

@@ -451,7 +451,7 @@ pub fn parse_job(bytes: &[u8]) -> Result<Job, JobError> {
         JobError::Shape(format!("not UTF-8 at byte {}; a job file is a JSON object", e.valid_up_to()))
     })?;
     let shape = |e: serde_json::Error| JobError::Shape(e.to_string());
-    let head: Head = serde_json::from_str(text).map_err(shape)?;
+    let head: Head = super::json::object(bytes).map_err(shape)?;
     if head.schema != u64::from(JOB_SCHEMA) {
         return Err(JobError::Schema { found: head.schema });
     }

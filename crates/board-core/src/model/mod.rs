@@ -12,6 +12,7 @@ pub mod event;
 pub mod fanout;
 pub mod hash;
 pub mod job;
+pub mod json;
 pub mod marker;
 pub mod outcome;
 pub mod pending;

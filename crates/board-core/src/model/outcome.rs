@@ -310,7 +310,7 @@ struct Head {
 /// The first fault, as a sentence.
 pub fn parse_outcome(bytes: &[u8]) -> Result<Outcome, OutcomeError> {
     let shape = |e: serde_json::Error| OutcomeError::Shape(e.to_string());
-    let head: Head = serde_json::from_slice(bytes).map_err(shape)?;
+    let head: Head = super::json::object(bytes).map_err(shape)?;
     if head.schema != u64::from(OUTCOME_SCHEMA) {
         return Err(OutcomeError::Schema { found: head.schema });
     }

@@ -119,6 +119,15 @@ fn t34_the_same_key_is_answered_as_the_first_time_and_does_nothing_more() {
 }
 
 #[test]
+fn an_array_is_no_body_even_if_its_values_would_fit() {
+    let house = House::open();
+    let refused = house.post("/api/board/cards/limit/move", r#"["in_umsetzung",null,null,null,null]"#);
+    assert_eq!(refused.status, 422, "{}", refused.text());
+    assert!(refused.text().contains("object"), "{}", refused.text());
+    assert_eq!(house.get("/api/board/cards/limit").json()["phase"], "geplant");
+}
+
+#[test]
 fn a_move_that_does_not_fit_lists_what_does() {
     let house = House::open();
     let refused = house.post("/api/board/cards/limit/move", r#"{"to":"review"}"#);

@@ -19,6 +19,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use board_core::edge::lock::{Lock, LockClass, LockError, trigger_lock, watcher_lock};
 use board_core::edge::queue::Queue;
 use board_core::edge::settings::{AuthMode, Listen, Settings};
 use board_core::model::job::Lane;
@@ -34,6 +35,8 @@ const READY_WITHIN: Duration = Duration::from_secs(30);
 const ONE_TRY: Duration = Duration::from_secs(2);
 /// Pause between two tries.
 const BETWEEN_TRIES: Duration = Duration::from_millis(100);
+/// How long the daemons of a `dev` that was killed may take to end.
+const ENDING_WITHIN: Duration = Duration::from_secs(5);
 /// The file with the token of mode `open`.
 const TOKEN: &str = "open.token";
 
@@ -69,6 +72,7 @@ impl System {
         out: Out,
     ) -> anyhow::Result<System> {
         let queue = Queue::open(&settings.board.state_dir, true)?;
+        is_free(&settings.board.state_dir, out)?;
         let (listener, address) = listen(settings, port)?.unzip();
         let mut system = System { url: None, stop: Stop::new(), workers: Vec::new(), daemons: Vec::new() };
         let filled = system.fill(settings, config, sink, out, &queue, listener);
@@ -160,6 +164,21 @@ pub(crate) fn run(settings: &Settings, config: &Path, port: Option<u16>, out: Ou
     };
     out.line(format_args!("ready {}", out.paint(Style::Name, address)))?;
     system.run_until(&interrupt, out);
+    Ok(())
+}
+
+/// Whether no other board runs on this state directory: its daemons would wait for ours for ever.
+fn is_free(state_dir: &Path, out: Out) -> anyhow::Result<()> {
+    for path in [trigger_lock(state_dir), watcher_lock(state_dir)] {
+        match Lock::acquire_timeout(&path, LockClass::Singleton, ENDING_WITHIN) {
+            Ok(lock) => drop(lock),
+            Err(LockError::Busy { holder, .. }) => {
+                let holder = holder.map(|holder| holder.to_string()).unwrap_or_default();
+                anyhow::bail!(words::taken(out.language, &state_dir.display().to_string(), &holder));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
     Ok(())
 }
 

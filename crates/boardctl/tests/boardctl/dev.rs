@@ -28,13 +28,17 @@ impl Drop for Dev {
     }
 }
 
+fn command(board: &Board) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_boardctl"));
+    command.arg("--config").arg(board.config()).args(["dev", "--port", "0"]);
+    command
+}
+
 impl Dev {
     fn start() -> Dev {
         let board = Board::new();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_boardctl"));
-        command.arg("--config").arg(board.config()).args(["dev", "--port", "0"]);
         let log = fs::File::create(board.path().join("log")).unwrap();
-        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut child = command(&board).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
@@ -117,6 +121,16 @@ fn a_sigterm_ends_all_of_it_with_0() {
     for (pid, line) in children {
         assert!(!alive(pid), "{line}");
     }
+}
+
+#[test]
+fn a_second_dev_on_the_same_state_says_so_and_ends() {
+    let dev = Dev::start();
+    let second = command(&dev.board).output().unwrap();
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert_eq!(second.status.code(), Some(1), "{said}");
+    assert!(said.contains("läuft schon ein Board"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
 }
 
 #[test]

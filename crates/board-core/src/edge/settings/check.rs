@@ -133,6 +133,7 @@ fn credentials(settings: &Settings, document: &Document<'_>) {
 }
 
 fn paths(settings: &Settings, document: &Document<'_>) {
+    apart(settings, document);
     directory(document, "board.repository", &settings.board.repository, "clone the repository there");
     directory(
         document,
@@ -161,6 +162,22 @@ fn paths(settings: &Settings, document: &Document<'_>) {
             let key = format!("roles.{}.template", role.id());
             refuse_missing(document, &key, template, "put the template there or remove the key");
         }
+    }
+}
+
+/// The state directory has the token and the logs: in the checkout, the operator's `git add .` would commit them.
+fn apart(settings: &Settings, document: &Document<'_>) {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let (state, repository) = (real(&settings.board.state_dir), real(&settings.board.repository));
+    if settings.board.state_dir.as_os_str().is_empty() || settings.board.repository.as_os_str().is_empty() {
+        return;
+    }
+    if state == Path::new("/") || state.starts_with(&repository) || repository.starts_with(&state) {
+        document.refuse(
+            "board.state_dir",
+            format!("{} and the repository {} lie in each other", state.display(), repository.display()),
+            "name a directory of its own, as in \"/var/lib/board-agent\"",
+        );
     }
 }
 

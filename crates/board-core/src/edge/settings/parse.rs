@@ -46,6 +46,10 @@ pub(super) fn read_file(path: &Path) -> Result<String, SettingsErrors> {
             remedy: remedy.to_owned(),
         }])
     };
+    // Links are fine, a configuration is often one; what is no file in the end would never end to be read.
+    if fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+        return Err(wrong("is no regular file".to_owned(), "name the configuration file"));
+    }
     let bytes = fs::read(path).map_err(|error| {
         let remedy = if error.kind() == io::ErrorKind::NotFound {
             "write one (docs/config.example.toml is an example) or name it with --config"

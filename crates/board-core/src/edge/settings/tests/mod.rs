@@ -451,11 +451,12 @@ fn directories_that_are_not_there_are_refused_on_their_host() {
     let root = there.path().display();
     let file = there.path().join("config.toml");
     let text = LEAST
-        .replace("\"/srv/repository\"", &format!("\"{root}\"\nstate_dir = \"{root}/state\""))
+        .replace("\"/srv/repository\"", &format!("\"{root}/checkout\"\nstate_dir = \"{root}/state\""))
         .replace("[roles.builder]\n", "[roles.builder]\ntemplate = \"builder.md\"\n")
         + &format!(
             "[builder]\ninbox = \"{root}\"\nresults = \"{root}/config.toml\"\n[sandbox]\nread = [\"{root}/tools\"]\n"
         );
+    std::fs::create_dir(there.path().join("checkout")).expect("checkout");
     std::fs::write(&file, &text).expect("file");
     let errors = Settings::load(&file).expect_err("refused");
     let said: Vec<String> =
@@ -476,6 +477,38 @@ fn directories_that_are_not_there_are_refused_on_their_host() {
     std::fs::write(&file, text.replace("/config.toml\"", "\"")).expect("file");
     assert_eq!(Settings::load(&file).expect("accepted").path, file);
     assert!(Settings::load_with(&file, DirectoryCheck::Skip).is_ok());
+}
+
+#[test]
+fn state_and_repository_lie_apart_also_behind_a_link() {
+    let there = tempfile::tempdir().expect("directory");
+    let root = there.path().canonicalize().expect("path");
+    let file = root.join("config.toml");
+    for dir in ["repo/.git/x", "state/repo", "beside"] {
+        std::fs::create_dir_all(root.join(dir)).expect("directory");
+    }
+    std::os::unix::fs::symlink(root.join("repo/.git/x"), root.join("link")).expect("link");
+    let refused = |repository: &str, state: &str| {
+        let (repository, state) = (root.join(repository), root.join(state));
+        let paths = format!("\"{}\"\nstate_dir = \"{}\"", repository.display(), state.display());
+        std::fs::write(&file, LEAST.replace("\"/srv/repository\"", &paths)).expect("file");
+        let errors = Settings::load(&file).err().map_or(Vec::new(), |errors| errors.0);
+        errors.iter().any(|error| error.key == "board.state_dir")
+    };
+    for (repository, state) in
+        [("repo", "repo"), ("repo", "repo/.git/x"), ("repo", "link"), ("state/repo", "state"), ("repo", "/")]
+    {
+        assert!(refused(repository, state), "{repository} {state}");
+    }
+    assert!(!refused("repo", "beside"));
+}
+
+#[test]
+fn a_configuration_that_is_no_file_is_refused_and_not_waited_for() {
+    let there = tempfile::tempdir().expect("directory");
+    let pipe = there.path().join("config.toml");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("fifo");
+    assert!(Settings::load(&pipe).expect_err("refused").to_string().contains("is no regular file"));
 }
 
 #[test]
