@@ -20,7 +20,7 @@ use board_core::model::pending::{Place, QueueView};
 
 use crate::audit_log::AuditLog;
 use crate::auth::{Auth, open, proxy, user_name};
-use crate::change::store_problem;
+use crate::change::{disk_full, store_problem};
 use crate::live::Live;
 use crate::middleware::checks::Names;
 use crate::reply::Problem;
@@ -260,7 +260,8 @@ impl App {
 /// A fault of the queue as the client sees it.
 pub(crate) fn queue_problem(error: QueueError) -> Problem {
     if error.is_no_space() {
-        return Problem::new(507, "disk-full");
+        return disk_full();
     }
-    Problem::from(anyhow::Error::from(error))
+    tracing::error!("{error}");
+    Problem::new(503, "fault").detail_key("problem.queue", &[])
 }

@@ -424,7 +424,7 @@ fn update<T>(
 /// A fault of the state as the client sees it.
 pub(crate) fn store_problem(error: StoreError) -> Problem {
     if error.is_no_space() {
-        return Problem::new(507, "disk-full");
+        return disk_full();
     }
     if let StoreError::Busy { holder } = &error {
         let who = holder.as_ref().map_or_else(|| "?".to_owned(), ToString::to_string);
@@ -432,7 +432,13 @@ pub(crate) fn store_problem(error: StoreError) -> Problem {
             .detail_key("problem.locked.detail", &[("who", &who)])
             .retry_after(5);
     }
-    Problem::from(anyhow::Error::from(error))
+    tracing::error!("{error}");
+    Problem::new(503, "fault").detail_key("problem.state", &[])
+}
+
+/// The disk is full: what to do is the operator's to know.
+pub(crate) fn disk_full() -> Problem {
+    Problem::new(507, "disk-full").detail_key("problem.disk-full.detail", &[])
 }
 
 fn repository_problem(error: &anyhow::Error) -> Problem {

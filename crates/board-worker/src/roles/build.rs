@@ -68,8 +68,14 @@ fn finish(
             Ok(commit) => {
                 outcome.sentence = pick(
                     stage.language(),
-                    format!("{} Dateien geändert", commit.files_changed),
-                    format!("{} files changed", commit.files_changed),
+                    match commit.files_changed {
+                        1 => "1 Datei geändert".to_owned(),
+                        many => format!("{many} Dateien geändert"),
+                    },
+                    match commit.files_changed {
+                        1 => "1 file changed".to_owned(),
+                        many => format!("{many} files changed"),
+                    },
                 );
                 outcome.produced = Some(Produced::Build(Built {
                     branch: worktree.branch.clone(),
