@@ -194,6 +194,9 @@ pub(crate) enum StateCommand {
         /// Name of the snapshot; else the newest that can be read
         #[arg(value_name = "SNAPSHOT")]
         snapshot: Option<String>,
+        /// Also if the state that is there can be read; what happened since the snapshot is given up
+        #[arg(long)]
+        force: bool,
     },
 }
 

@@ -77,6 +77,12 @@ words! {
         "{unit} ist gescheitert ({result}); mehr sagt: systemctl status {unit}",
         "{unit} failed ({result}); more by: systemctl status {unit}";
 
+    state_readable(now, then):
+        "Der Zustand ist lesbar (Generation {now}); es gibt nichts zurückzuholen. Der neueste Schnappschuss hat \
+         Generation {then}: --force holt ihn trotzdem zurück und gibt auf, was seither geschah.",
+        "The state can be read (generation {now}); there is nothing to bring back. The newest snapshot has generation \
+         {then}: --force brings it back all the same and gives up what happened since.";
+
     // the control socket
     not_running(path):
         "Unter {path} antwortet kein Board. Läuft es? `boardctl dev --config …` startet eines im Vordergrund; \

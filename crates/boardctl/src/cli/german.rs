@@ -76,6 +76,10 @@ const TEXTS: &[(&str, &str)] = &[
     ("boardctl state check", "Ob der Zustand lesbar ist und welche früheren aufgehoben sind"),
     ("boardctl state show", "Gibt den Zustand aus"),
     ("boardctl state restore", "Holt einen früheren Zustand zurück; der jetzige bleibt daneben liegen"),
+    (
+        "boardctl state restore.force",
+        "Auch wenn der jetzige Zustand lesbar ist; was seit dem Schnappschuss geschah, wird aufgegeben",
+    ),
     ("boardctl state restore.snapshot", "Name des Schnappschusses; sonst der neueste lesbare"),
     ("boardctl doctor", "Prüft die ganze Installation; zu jedem Fund, was zu tun ist"),
     ("boardctl doctor auth", "Schickt dem Board gefälschte Anfragen; jede muss abgelehnt werden"),

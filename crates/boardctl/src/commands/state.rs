@@ -18,7 +18,13 @@ pub(crate) fn run(settings: &Settings, command: &StateCommand, out: Out) -> anyh
         StateCommand::Check => check(settings, &Store::look_at(state_dir), out),
         StateCommand::Show => Ok(out.value(&serde_json::to_value(Store::look_at(state_dir).read()?)?)?),
         // Written by the owner alone: a state of root's would lock the daemons out.
-        StateCommand::Restore { snapshot } => restore(&Store::open(state_dir)?, snapshot.as_deref(), out),
+        StateCommand::Restore { snapshot, force } => {
+            let store = Store::open(state_dir)?;
+            if !*force {
+                needs_it(&store, out)?;
+            }
+            restore(&store, snapshot.as_deref(), out)
+        }
     }
 }
 
@@ -59,6 +65,16 @@ fn check(settings: &Settings, store: &Store, out: Out) -> anyhow::Result<()> {
         out.table(&snapshots.iter().map(row).collect::<Vec<_>>())?;
     }
     if read.is_ok() { Ok(()) } else { Err(Ended::Findings.into()) }
+}
+
+/// A state that can be read is not replaced by an older one without a word: its transitions would be undone.
+fn needs_it(store: &Store, out: Out) -> anyhow::Result<()> {
+    if let Ok(board) = store.read() {
+        let generation = board.generation.to_string();
+        let newest = store.newest_readable_snapshot()?.map_or(0, |snapshot| snapshot.generation);
+        anyhow::bail!(words::state_readable(out.language, &generation, &newest.to_string()));
+    }
+    Ok(())
 }
 
 fn restore(store: &Store, wanted: Option<&str>, out: Out) -> anyhow::Result<()> {

@@ -111,6 +111,10 @@ fn a_broken_state_is_found_and_an_earlier_one_brought_back() {
     change("main");
     assert_eq!(board.run(&["state", "check"]).0, Some(0));
     change("other");
+    // Nothing to bring back: what was done since would be lost.
+    let (code, _, complained) = board.run(&["state", "restore"]);
+    assert!(code == Some(1) && complained.contains("--force"), "{complained}");
+    assert_eq!(store.read().unwrap().branch.as_deref(), Some("other"));
     fs::write(store.path(), "{\"schema\": 1,").unwrap();
     let (code, said, complained) = board.run(&["state", "check"]);
     assert_eq!(code, Some(1));

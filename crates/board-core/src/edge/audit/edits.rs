@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Audit;
+use super::history::LOOK_BACK;
 use crate::edge::documents::{Bytes, Documents, Place};
 use crate::edge::git::Oid;
 use crate::edge::waits::Edit;
@@ -72,7 +73,31 @@ impl Audit<'_> {
         let mut ours: BTreeSet<String> = entries().map(|e| blob_hash(e.record.as_bytes())).collect();
         ours.extend(entries().filter(|e| e.step.event == OVERRULED).filter_map(|e| e.step.note.clone()));
         let remembered = entries().any(|entry| entry.committed.is_some());
+        if let (true, Bytes::There(bytes, _), Some(blob)) = (remembered, &on_branch, &tip_blob)
+            && !ours.contains(&blob_hash(bytes))
+            && self.is_of_a_later_life(&path, bytes, blob)?
+        {
+            ours.insert(blob_hash(bytes));
+        }
         Ok(Seen { path, tip: on_branch, tip_blob, file, checked_out, ours, remembered })
+    }
+}
+
+impl Audit<'_> {
+    /// Whether a record on the branch is what one of the board's own commits wrote, of which this state knows nothing:
+    /// an earlier state was brought back, and what came after it is history now.
+    fn is_of_a_later_life(&self, path: &str, bytes: &[u8], blob: &Oid) -> anyhow::Result<bool> {
+        let read = record::parse(bytes).ok();
+        let Some(transition) = read.and_then(|record| record.transition) else { return Ok(false) };
+        let git = self.documents.git();
+        let name = transition.to_string();
+        for (commit, transitions) in git.transitions(self.documents.branch(), LOOK_BACK)? {
+            if transitions.iter().any(|found| found.trim() == name) {
+                let there = git.read_path(&commit, path, MAX_RECORD_BYTES)?;
+                return Ok(there.is_some_and(|there| there.oid == *blob));
+            }
+        }
+        Ok(false)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::model::slug::Slug;
 use crate::model::time::Timestamp;
 
 /// Commits of the branch that are searched for trailers.
-const LOOK_BACK: usize = 2_000;
+pub(super) const LOOK_BACK: usize = 2_000;
 /// How long a card at rest keeps its entry after its last commit, days (storage.md).
 pub(super) const REST_DAYS: i64 = 14;
 

@@ -301,6 +301,28 @@ fn an_edit_that_the_operator_committed_is_shown_as_well() {
 }
 
 #[test]
+fn after_an_earlier_state_was_brought_back_its_next_transitions_are_committed() {
+    let mut setup = Setup::new();
+    // Known to the state that is brought back, and committed.
+    setup.event("a", Event::Archived);
+    setup.pass();
+    let earlier = setup.store.read().unwrap();
+    // What that state knows nothing of.
+    setup.event("a", Event::BroughtBack);
+    setup.pass();
+    setup.done("a");
+    setup.pass();
+    setup.store.put_back(earlier).unwrap();
+    setup.memory = Memory::default();
+    setup.event("a", Event::BroughtBack);
+    let pass = setup.pass();
+    assert_eq!((pass.committed, pass.edits.len()), (1, 0), "{pass:?}");
+    assert_eq!(setup.record("a"), setup.outbox()[0].record);
+    assert_eq!(setup.subjects().len(), 5, "the history keeps what was");
+    assert_eq!(setup.status(), "");
+}
+
+#[test]
 fn a_record_where_something_else_lies_is_told_and_not_replaced() {
     let mut setup = Setup::new();
     setup.done("a");
