@@ -294,6 +294,8 @@ impl Stage<'_> {
             ("HOME".to_owned(), home),
             ("LANG".to_owned(), "C.UTF-8".to_owned()),
             ("TERM".to_owned(), "dumb".to_owned()),
+            // A runtime that says when it works again says it in this zone, and is read so.
+            ("TZ".to_owned(), self.settings.board.timezone.clone()),
         ];
         env.extend(of_runtime.iter().cloned());
         env.extend([

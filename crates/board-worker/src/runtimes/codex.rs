@@ -108,16 +108,21 @@ impl Adapter for Codex {
         if let Some(effort) = &run.effort {
             settings.push(format!("model_reasoning_effort={}", Value::from(effort.as_str())));
         }
+        // Agents of its own would work in calls that no event tells of, beyond every limit.
+        let mut off = vec!["multi_agent"];
         match run.role {
             RoleName::Builder => {}
-            RoleName::Reviewer | RoleName::Researcher => settings.push("project_doc_max_bytes=0".to_owned()),
-            RoleName::Planner => {
+            RoleName::Reviewer | RoleName::Researcher | RoleName::Planner => {
                 settings.push("project_doc_max_bytes=0".to_owned());
                 settings.push("web_search=\"disabled\"".to_owned());
-                for feature in ["shell_tool", "unified_exec", "multi_agent", "goals"] {
-                    argv.extend(["--disable".to_owned(), feature.to_owned()]);
-                }
+                off.push("goals");
             }
+        }
+        if run.role == RoleName::Planner {
+            off.extend(["shell_tool", "unified_exec"]);
+        }
+        for feature in off {
+            argv.extend(["--disable".to_owned(), feature.to_owned()]);
         }
         for setting in settings {
             argv.extend(["-c".to_owned(), setting]);
@@ -367,8 +372,12 @@ mod tests {
         let mut bare = spec(RoleName::Reviewer);
         bare.sandboxed = false;
         assert!(Codex::default().command(&bare).argv.windows(2).any(|pair| pair == ["-s", "read-only"]));
-        let planner = Codex::default().command(&spec(RoleName::Planner));
-        assert!(planner.argv.windows(2).any(|pair| pair == ["--disable", "shell_tool"]));
+        let disables = |role, feature: &str| {
+            let argv = Codex::default().command(&spec(role)).argv;
+            argv.windows(2).any(|pair| pair[0] == "--disable" && pair[1] == feature)
+        };
+        assert!(disables(RoleName::Planner, "shell_tool") && !disables(RoleName::Reviewer, "shell_tool"));
+        assert!(RoleName::ALL.iter().all(|role| disables(*role, "multi_agent")));
     }
 
     #[test]

@@ -17,7 +17,7 @@ const ROOT: [&str; 9] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/run/current-system"];
 
 /// Entries of `/etc` that hold no secret: names, certificates, the loader, the locale.
-const ETC: [&str; 37] = [
+const ETC: [&str; 38] = [
     "alternatives",
     "bash.bashrc",
     "bashrc",
@@ -55,6 +55,7 @@ const ETC: [&str; 37] = [
     "static",
     "terminfo",
     "timezone",
+    "zoneinfo",
 ];
 
 /// Directories with keys inside of what is shown.
@@ -170,13 +171,13 @@ fn executable(path: &Path) -> Result<(), String> {
 }
 
 /// What has to be bound for a program to start: the directory that it lies in, and that of the file behind
-/// a link. Where such a directory holds one of the `private` ones, the file alone is bound, so that a script
+/// a link. A program that npm installed needs the packages beside its own, so all of that `node_modules`. Where such a directory holds one of the `private` ones, the file alone is bound, so that a script
 /// beside the state directory does not show it.
 pub fn program_binds(program: &Path, host: &HostRoot, private: &[&Path]) -> Vec<Bind> {
     let mut binds: Vec<Bind> = Vec::new();
     let real = fs::canonicalize(program).unwrap_or_else(|_| program.to_owned());
     for file in [program, real.as_path()] {
-        let directory = file.parent().unwrap_or(Path::new("/"));
+        let directory = modules_of(file).or(file.parent()).unwrap_or(Path::new("/"));
         if host.shows(file) {
             continue;
         }
@@ -188,6 +189,12 @@ pub fn program_binds(program: &Path, host: &HostRoot, private: &[&Path]) -> Vec<
         }
     }
     binds
+}
+
+/// The outermost `node_modules` that a file lies in.
+fn modules_of(file: &Path) -> Option<&Path> {
+    let named = |directory: &&Path| directory.file_name().is_some_and(|name| name == "node_modules");
+    file.ancestors().skip(1).filter(named).last()
 }
 
 /// Whether bubblewrap starts here, with everything that a run asks of it.
@@ -275,5 +282,21 @@ mod tests {
         );
         assert_eq!(program_binds(&real, &host, &[&lib.join("state")]), [Bind::same(real)]);
         assert_eq!(program_binds(Path::new("/usr/bin/env"), &host, &[]), []);
+    }
+
+    #[test]
+    fn a_program_of_npm_gets_the_packages_that_were_installed_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let modules = fs::canonicalize(dir.path()).unwrap().join("node_modules");
+        let package = modules.join("@maker/agent/node_modules/inner");
+        fs::create_dir_all(&package).unwrap();
+        fs::create_dir(modules.join(".bin")).unwrap();
+        let real = program(&package, "agent.js", 0o755);
+        let link = modules.join(".bin/agent");
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let host = HostRoot::read();
+        assert_eq!(program_binds(&link, &host, &[]), [Bind::same(modules.clone())]);
+        let private = modules.join("state");
+        assert_eq!(program_binds(&link, &host, &[&private]), [Bind::same(link), Bind::same(real)]);
     }
 }
