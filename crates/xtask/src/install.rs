@@ -42,6 +42,8 @@ pub(crate) enum Tool {
     Npm,
     /// That library, where those scripts look for it.
     PlaywrightCore,
+    /// The real agent that the tests of agents run.
+    Codex,
 }
 
 /// Where a tool comes from.
@@ -73,6 +75,7 @@ impl Tool {
             Tool::Node => "node",
             Tool::Npm => "npm",
             Tool::PlaywrightCore => "playwright-core",
+            Tool::Codex => "@openai/codex",
         }
     }
 
@@ -92,6 +95,7 @@ impl Tool {
             Tool::Node => Origin::Apt("nodejs"),
             Tool::Npm => Origin::Apt("npm"),
             Tool::PlaywrightCore => Origin::Npm("tests/browser"),
+            Tool::Codex => Origin::Npm("tests/agents"),
         }
     }
 

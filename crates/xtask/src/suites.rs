@@ -57,13 +57,26 @@ pub(crate) const SUITES: &[Suite] = &[
         steps: &[
             Step::check("format", &["fmt", "--all", "--check"]),
             Step::check("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
-            Step::tests("tests", &["--workspace", "--exclude", "loop-tests", "--exclude", "systemd-tests"]),
+            Step::tests(
+                "tests",
+                &[
+                    "--workspace",
+                    "--exclude",
+                    "agents-tests",
+                    "--exclude",
+                    "loop-tests",
+                    "--exclude",
+                    "systemd-tests",
+                ],
+            ),
             Step {
                 name: "doc-tests",
                 tools: &[],
                 carries_the_rest: false,
                 work: Work::DocTests(&[
                     "--workspace",
+                    "--exclude",
+                    "agents-tests",
                     "--exclude",
                     "loop-tests",
                     "--exclude",
@@ -96,6 +109,14 @@ pub(crate) const SUITES: &[Suite] = &[
         tools: &[Tool::Git, Tool::Bubblewrap],
         wishes: &[],
         steps: &[ARMED, Step::tests("tests", &["-p", "loop-tests"])],
+    },
+    Suite {
+        name: "agents",
+        minutes: 4,
+        root: true,
+        tools: &[Tool::Git, Tool::Bubblewrap, Tool::Node, Tool::Npm, Tool::Codex],
+        wishes: &[],
+        steps: &[ARMED, Step::tests("tests", &["-p", "agents-tests"])],
     },
     Suite {
         name: "systemd",

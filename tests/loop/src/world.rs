@@ -33,6 +33,10 @@ pub struct Options {
     pub quiet_seconds: u32,
     /// How long a `slow-*` build takes, seconds as `sleep` reads them; one second if empty.
     pub agent_seconds: String,
+    /// The profile of every role; `standard` if empty.
+    pub profile: String,
+    /// The lines of `[limits]`; a minute of silence and five in all if empty.
+    pub limits: String,
     /// Further lines of the configuration, each a whole table.
     pub extra: String,
     /// Environment of `dev` and so of every daemon.
@@ -54,6 +58,14 @@ impl World {
     /// # Errors
     /// If a directory or the repository cannot be made.
     pub fn new(options: Options) -> anyhow::Result<World> {
+        World::with(|_| options)
+    }
+
+    /// The same, with options that need to know the world's directory.
+    ///
+    /// # Errors
+    /// As [`World::new`].
+    pub fn with(options: impl FnOnce(&Path) -> Options) -> anyhow::Result<World> {
         // Not below the clone: its parents need not be open to the unprivileged user.
         let dir = tempfile::Builder::new().prefix("board-loop-").tempdir_in("/var/tmp")?;
         // Builds wait where the disk is short, and every test would wait in vain with them.
@@ -63,6 +75,7 @@ impl World {
             space::MIN_FREE >> 20
         );
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755))?;
+        let options = options(dir.path());
         let world = World { dir, options, dev: None, client: None };
         for name in ["repo", "state", "home", "agent", "bin"] {
             std::fs::create_dir(world.path(name))?;
@@ -103,13 +116,15 @@ impl World {
             "[board]\nrepository = \"{repo}\"\nbranch = \"main\"\nstate_dir = \"{state}\"\nundo_seconds = {undo}\n\
              [http]\nlisten = \"127.0.0.1:0\"\n[auth]\nmode = \"open\"\n\
              [audit]\nname = \"board-agent\"\nemail = \"board@example.invalid\"\nquiet_seconds = {quiet}\n\
-             [limits]\nidle_time = \"60s\"\nwall_time = \"5m\"\n\
+             [limits]\n{limits}\n\
              [runtimes.script]\nkind = \"command\"\nargv = [\"{agent}\"]\nenv = {{ AGENT_SECONDS = \"{seconds}\" }}\n\
              [runtimes.counted]\nkind = \"command\"\nargv = [\"{agent}\", \"codex\"]\nevents = \"codex\"\n\
              [profiles.standard]\nruntime = \"script\"\ndescription = \"Text\"\n\
              [profiles.counted]\nruntime = \"counted\"\ndescription = \"Ereignisse wie codex\"\n\
-             [roles.builder]\nprofile = \"standard\"\n[roles.reviewer]\nprofile = \"standard\"\n\
-             [roles.researcher]\nprofile = \"standard\"\n[roles.planner]\nprofile = \"standard\"\n{extra}",
+             [roles.builder]\nprofile = \"{profile}\"\n[roles.reviewer]\nprofile = \"{profile}\"\n\
+             [roles.researcher]\nprofile = \"{profile}\"\n[roles.planner]\nprofile = \"{profile}\"\n{extra}",
+            limits = or(&self.options.limits, "idle_time = \"60s\"\nwall_time = \"5m\""),
+            profile = or(&self.options.profile, "standard"),
             repo = self.path("repo").display(),
             state = self.path("state").display(),
             agent = self.path("agent/agent.sh").display(),
@@ -430,6 +445,10 @@ impl Drop for World {
             eprintln!("kept: {}", keep.keep().display());
         }
     }
+}
+
+fn or<'t>(text: &'t str, otherwise: &'t str) -> &'t str {
+    if text.is_empty() { otherwise } else { text }
 }
 
 /// Whether the tests run as root, so that the daemons get another user.

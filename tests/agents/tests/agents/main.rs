@@ -1,0 +1,8 @@
+//! The real codex, installed from npm, under the real worker and its sandbox.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod instructions;
+mod outage;
+mod runs;
+mod whole;
