@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use uuid::Uuid;
@@ -22,7 +22,7 @@ use super::documents::{Bytes, Documents, MAX_REPORT_BYTES, Place};
 use super::files::beneath::replace_beneath;
 use super::git::{
     CommitBlock, CommitError, CommitRequest, Content, Expectation, FileChange, Git, Oid, Operation, Reaped,
-    repo_lock_name,
+    RefLocks, repo_lock_name,
 };
 use super::lock::{Lock, LockClass, LockError};
 use super::settings::AuditSettings;
@@ -69,6 +69,10 @@ pub struct Memory {
     verified: Option<Oid>,
     /// Tip and generation after a pass that left nothing to do.
     idle: Option<(Option<Oid>, u64)>,
+    /// Locks of refs that may have been left by a git that was killed.
+    locks: RefLocks,
+    /// Whether the last pass came to its end: else such a lock may be why.
+    ended: bool,
 }
 
 /// What a pass did.
@@ -132,6 +136,13 @@ impl Audit<'_> {
             }
             Err(error) => return Err(error.into()),
         };
+        let ended = std::mem::take(&mut memory.ended);
+        if !ended || !memory.locks.is_empty() {
+            for path in self.documents.git().reap_ref_locks(&mut memory.locks, Instant::now())? {
+                tracing::warn!("{}: the lock of a git of ours that was killed is removed", path.display());
+            }
+            pass.undone |= !memory.locks.is_empty();
+        }
         if self.settings.commit {
             // First: a lock that a killed commit of ours left would also stop the look back, which mends the
             // index of such a commit.
@@ -152,6 +163,7 @@ impl Audit<'_> {
             self.write_records(&mut pass, now)?;
         }
         drop(lock);
+        memory.ended = true;
         if pass.waiting.is_none() && pass.edits.is_empty() && !pass.undone {
             memory.idle = Some((self.documents.tip()?, self.store.read()?.generation));
         }

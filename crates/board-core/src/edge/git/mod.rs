@@ -29,6 +29,7 @@ mod objects;
 mod oid;
 mod parse;
 mod process;
+mod ref_locks;
 mod refs;
 #[cfg(test)]
 mod repository_tests;
@@ -49,6 +50,7 @@ pub use objects::{BlobAt, EntryKind, TreeEntry};
 pub use oid::{Oid, OidError};
 pub use parse::{CommitInfo, Head};
 pub(crate) use parse::{DiffEntry, parse_diff, parse_index, parse_nul_paths, parse_oid};
+pub use ref_locks::RefLocks;
 pub use refs::{Checkout, Cut};
 pub(crate) use refs::{understood, work_tree_of};
 pub use state::{CommitBlock, IndexLock, Operation, Reaped};

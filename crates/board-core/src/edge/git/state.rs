@@ -210,7 +210,7 @@ pub(crate) fn index_lock_at(path: &Path) -> Result<Option<IndexLock>, GitError> 
 
 /// Whether a process has the file open. The descriptors of other users' processes are hidden, but a lock that is
 /// ours was opened by a process of ours.
-fn is_open_somewhere(file: &Metadata) -> Result<bool, GitError> {
+pub(super) fn is_open_somewhere(file: &Metadata) -> Result<bool, GitError> {
     let proc = Path::new("/proc");
     for process in std::fs::read_dir(proc).map_err(at(proc))? {
         let descriptors = process.map_err(at(proc))?.path().join("fd");
@@ -238,9 +238,8 @@ pub(crate) struct LockNote {
 struct NoteContent {
     lock: PathBuf,
     pid: u32,
-    /// Device, inode and time of birth of the lock file, once it was made. All three, because the number of an
-    /// inode is used again as soon as it is free.
-    made: Option<(u64, u64, Option<u128>)>,
+    /// Of the lock file, once it was made.
+    made: Option<FileIdentity>,
 }
 
 impl LockNote {
@@ -280,7 +279,11 @@ impl NoteContent {
     }
 }
 
-fn identity_of(metadata: &Metadata) -> (u64, u64, Option<u128>) {
+/// Device, inode and time of birth of a file. All three, because the number of an inode is used again as soon as it is
+/// free.
+pub(super) type FileIdentity = (u64, u64, Option<u128>);
+
+pub(super) fn identity_of(metadata: &Metadata) -> FileIdentity {
     let born = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     (metadata.dev(), metadata.ino(), born.map(|age| age.as_nanos()))
 }
