@@ -9,6 +9,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 use sha1::{Digest, Sha1};
 
+use crate::edge::files::replace_durable;
+
 use super::{Checkout, CommitInfo, Git, GitError, Head, Oid, at, branch_ref};
 
 /// Something of several steps that the operator has begun in a checkout.
@@ -249,12 +251,13 @@ impl LockNote {
         Self { file, lock: lock.to_owned() }
     }
 
-    /// Written before the lock is made (`None`) and once more when it is there.
+    /// Written before the lock is made (`None`) and once more when it is there. Synced: after a power cut the lock may be
+    /// on the disk, and without its note nobody but the operator could remove it.
     pub(crate) fn write(&mut self, made: Option<&Metadata>) -> Result<(), GitError> {
         let made = made.map(identity_of);
         let content = NoteContent { lock: self.lock.clone(), pid: std::process::id(), made };
         let json = serde_json::to_vec(&content).map_err(|error| at(&self.file)(error.into()))?;
-        std::fs::write(&self.file, json).map_err(at(&self.file))
+        replace_durable(&self.file, &json).map_err(|error| at(&error.path)(error.source))
     }
 
     fn read(&self) -> Option<NoteContent> {
@@ -279,11 +282,11 @@ impl NoteContent {
     }
 }
 
-/// Device, inode and time of birth of a file. All three, because the number of an inode is used again as soon as it is
-/// free.
-pub(super) type FileIdentity = (u64, u64, Option<u128>);
+/// Inode and time of birth of a file. Both, because the number of an inode is used again as soon as it is free. Not the
+/// device, which may have another number after a reboot.
+pub(super) type FileIdentity = (u64, Option<u128>);
 
 pub(super) fn identity_of(metadata: &Metadata) -> FileIdentity {
     let born = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    (metadata.dev(), metadata.ino(), born.map(|age| age.as_nanos()))
+    (metadata.ino(), born.map(|age| age.as_nanos()))
 }
