@@ -327,7 +327,9 @@ impl Board {
                         .map(|d| d.path.clone()),
                 );
             }
-            if let Some(order) = card.order.as_ref().filter(|order| order.base_blob.is_none()) {
+            // A path on which the order failed is somebody else's.
+            let order = card.order.as_ref().filter(|order| order.base_blob.is_none());
+            if let Some(order) = order.filter(|order| order.conflict.is_none()) {
                 paths.insert(order.path.clone());
             }
         }

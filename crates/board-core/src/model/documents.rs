@@ -87,6 +87,14 @@ pub fn title(text: &str) -> Option<String> {
     Some(visible.take(MAX_TITLE_CHARS).collect::<String>()).filter(|title| !title.is_empty())
 }
 
+/// The text of an intent that is made of an idea.
+pub fn idea_as_intent(title: &str, text: &str) -> String {
+    match text.trim() {
+        "" => format!("# Intent: {title}\n"),
+        text => format!("# Intent: {title}\n\n{text}\n"),
+    }
+}
+
 /// The slug of a document's path, `docs/…/<slug>.md`.
 pub fn slug_of(path: &str) -> Option<Slug> {
     Slug::parse(path.rsplit('/').next()?.strip_suffix(".md")?).ok()

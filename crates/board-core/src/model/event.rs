@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::card::CardId;
-use super::job::{DocumentText, JobRef, Payload};
+use super::job::{DocumentText, JobRef, Payload, Revision};
 use super::phase::Phase;
 use super::slug::Slug;
 use super::time::Timestamp;
@@ -259,6 +259,8 @@ pub enum Event {
     DraftRetried {
         /// A note to the planner.
         note: Option<String>,
+        /// For a revision: its intent and reports as they are now.
+        revision: Option<Revision>,
     },
     /// [`EventKind::ProposalAccepted`]: an order that the watcher carries out.
     ProposalAccepted {

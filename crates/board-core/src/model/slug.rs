@@ -127,6 +127,30 @@ impl Slug {
         Ok(Self(text.to_owned()))
     }
 
+    /// A slug made of a title, for whoever gives none; none if too little is left of it.
+    #[must_use]
+    pub fn of_title(title: &str) -> Option<Self> {
+        let mut text = String::new();
+        for letter in title.chars().flat_map(char::to_lowercase) {
+            let spelled = match letter {
+                'ä' => "ae",
+                'ö' => "oe",
+                'ü' => "ue",
+                'ß' => "ss",
+                'a'..='z' | '0'..='9' => {
+                    text.push(letter);
+                    continue;
+                }
+                // Several in a row are one, and none stands at the beginning.
+                _ if text.is_empty() || text.ends_with('-') => "",
+                _ => "-",
+            };
+            text.push_str(spelled);
+        }
+        text.truncate(MAX_SLUG);
+        Self::parse(text.trim_end_matches('-')).ok()
+    }
+
     /// The text of the slug.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -218,6 +242,19 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_title_makes_a_slug_that_can_be_read() {
+        let made = |title: &str| Slug::of_title(title).map(|slug| slug.to_string());
+        assert_eq!(
+            made("Größere Übersicht: 10 – 20 Karten!").as_deref(),
+            Some("groessere-uebersicht-10-20-karten")
+        );
+        assert_eq!(made(" -- Éclair "), Some("clair".into()));
+        let long = made(&"wort ".repeat(40)).unwrap();
+        assert!(long.len() <= MAX_SLUG && long.ends_with("wort"), "{long}");
+        assert_eq!((made("日本"), made(""), made("neu")), (None, None, None));
+    }
 
     const UUID: &str = "01920000-0000-7000-8000-000000000001";
 

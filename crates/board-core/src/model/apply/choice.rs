@@ -10,7 +10,8 @@ impl Board {
     /// The operator's choice of profile and budget for a card; also what a retry of its failed job runs.
     ///
     /// # Errors
-    /// [`Refusal::Invalid`] for a profile that is not configured or a budget outside 1 to the cap.
+    /// [`Refusal::Invalid`] for a profile that is not configured or a budget outside 1 to the cap,
+    /// [`Refusal::Saving`] before its file is written.
     pub fn set_choice(
         &mut self,
         id: &CardId,
@@ -41,6 +42,7 @@ impl Board {
         if let Some(reason) = &choice.reason {
             checked_text("reason", reason, false)?;
         }
+        self.check_written(id)?;
         let card = self.card(id)?;
         if !card.source.has_document() {
             return Err(Refusal::Invalid {

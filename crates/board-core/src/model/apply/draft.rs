@@ -146,6 +146,16 @@ impl Board {
         Ok(applied)
     }
 
+    /// Whether the round that an answer names is the current one. Asked before the phase: whoever answers what
+    /// another tab answered is told so, whatever became of the draft since.
+    pub(super) fn check_round(&self, id: &CardId, round: Option<u32>) -> Result<(), Refusal> {
+        let current = self.card(id)?.draft.as_ref().map(|draft| draft.round);
+        match (round, current) {
+            (Some(given), Some(current)) if given != current => Err(Refusal::OldRound { given, current }),
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn answer(
         &mut self,
         id: &CardId,
@@ -155,10 +165,8 @@ impl Board {
         stamp: &Stamp,
         policy: &Policy,
     ) -> Result<Applied, Refusal> {
+        self.check_round(id, round)?;
         let draft = self.card(id)?.draft.as_ref().ok_or_else(no_draft)?;
-        if let Some(given) = round.filter(|given| *given != draft.round) {
-            return Err(Refusal::OldRound { given, current: draft.round });
-        }
         if draft.round >= MAX_ROUNDS {
             return Err(Refusal::Limit(Said::new(
                 format!(
@@ -196,25 +204,43 @@ impl Board {
         self.next_round(id, EventKind::Answered, Some(turn), true, stamp, policy)
     }
 
+    /// The same round once more. A revision takes its intent as it is now (`fresh`): the one that it began with
+    /// could never be replaced if somebody changed the file since.
     pub(super) fn retry_draft(
         &mut self,
         id: &CardId,
         note: Option<String>,
+        fresh: Option<Revision>,
         stamp: &Stamp,
         policy: &Policy,
     ) -> Result<Applied, Refusal> {
         let note = checked_text("note", note.as_deref().unwrap_or_default(), false)?;
         let card = self.card_mut(id)?;
         let draft = card.draft.as_mut().ok_or_else(no_draft)?;
-        // Without this line the planner would propose the same slug again.
-        if let Some(proposal) = draft.proposal.take() {
-            draft.conversation.push(Turn {
-                who: Speaker::Board,
-                at: stamp.now,
-                text: format!("Der Slug „{}“ ist vergeben. Schlage einen anderen vor.", proposal.slug),
-                options: Vec::new(),
-                chosen: None,
-            });
+        let mut board_says = |text: String| {
+            let (options, chosen) = (Vec::new(), None);
+            draft.conversation.push(Turn { who: Speaker::Board, at: stamp.now, text, options, chosen });
+        };
+        // Without such a line the planner would answer the same again.
+        match (draft.proposal.take(), &mut draft.revises) {
+            (None, None) => {}
+            (Some(proposal), None) => {
+                board_says(format!("Der Slug „{}“ ist vergeben. Schlage einen anderen vor.", proposal.slug));
+            }
+            (proposal, Some(revises)) => {
+                if proposal.is_some_and(|proposal| revises.card.slug() != Some(&proposal.slug)) {
+                    board_says(format!("Die Überarbeitung muss den Slug „{}“ tragen.", revises.card));
+                }
+                if let Some(fresh) = fresh.as_ref().filter(|fresh| fresh.intent.blob != revises.blob) {
+                    revises.blob.clone_from(&fresh.intent.blob);
+                    board_says("Der Intent wurde inzwischen geändert; es gilt der jetzige Stand.".into());
+                }
+            }
+        }
+        if let (Some(fresh), Some(Payload::Draft(payload))) =
+            (fresh, card.job.as_mut().map(|job| &mut job.payload))
+        {
+            payload.revises = Some(fresh);
         }
         let turn = (!note.is_empty()).then(|| operator_turn(&note, None, stamp));
         self.next_round(id, EventKind::DraftRetried, turn, false, stamp, policy)
@@ -338,74 +364,6 @@ impl Board {
             event: EventKind::IntentProposed,
             from,
             to: Some(to),
-            job: None,
-            parked_until: None,
-            repeated: false,
-        })
-    }
-
-    /// The editor's order of this card is carried out: an idea or a kept proposal is an intent now, an
-    /// edited document is saved.
-    ///
-    /// # Errors
-    /// A [`Refusal`] if there is no order, or its slug is a card by now.
-    pub fn finish_order(
-        &mut self,
-        id: &CardId,
-        documents: &[WrittenDocument],
-        stamp: &Stamp,
-    ) -> Result<Applied, Refusal> {
-        let card = self.card_mut(id)?;
-        let order = card.order.clone().ok_or_else(|| Refusal::Fault("there is no order".into()))?;
-        let event = match card.source {
-            Source::Draft => EventKind::ProposalAccepted,
-            Source::Idea | Source::Intent | Source::Research => EventKind::DocumentWritten,
-        };
-        let by = Stamp { actor: order.mark.by.clone(), ..stamp.clone() };
-        let from = card.phase;
-        if card.source.has_document() {
-            card.order = None;
-            card.applying = None;
-            card.unread = false;
-            let made = step(Some(from), from, event, &by);
-            self.commit_step(id, made, documents.to_vec());
-            return Ok(Applied {
-                card: id.clone(),
-                event,
-                from: Some(from),
-                to: Some(from),
-                job: None,
-                parked_until: None,
-                repeated: false,
-            });
-        }
-        let slug = documents::slug_of(&order.path)
-            .ok_or_else(|| Refusal::Fault(format!("{} is not a document of a card", order.path)))?;
-        let new_id = CardId::Slug(slug.clone());
-        if self.cards.contains_key(&new_id) {
-            return Err(Refusal::Taken(slug));
-        }
-        let old = self.cards.remove(id).ok_or_else(|| Refusal::UnknownCard(id.clone()))?;
-        self.redirects.insert(id.clone(), new_id.clone());
-        let title = documents::title(&order.text).unwrap_or_else(|| slug.to_string());
-        let mut card = Card::new(new_id.clone(), Source::Intent, title, Phase::Geplant, stamp.now);
-        if let Some(draft) = &old.draft {
-            card.draft_origin = Some(id.clone());
-            if let Some(proposal) = &draft.proposal {
-                card.choice = choice_of(proposal.profile.as_ref(), proposal.iterations);
-            }
-            if let Some(idea) = &draft.from_idea {
-                self.cards.remove(idea);
-                self.redirects.insert(idea.clone(), new_id.clone());
-            }
-        }
-        self.cards.insert(new_id.clone(), card);
-        self.commit_step(&new_id, step(None, Phase::Geplant, event, &by), documents.to_vec());
-        Ok(Applied {
-            card: new_id,
-            event,
-            from: Some(from),
-            to: Some(Phase::Geplant),
             job: None,
             parked_until: None,
             repeated: false,

@@ -1,14 +1,14 @@
-//! Ideas: made, deleted, brought back, ordered to be written as intents.
+//! Ideas: made, edited, deleted, brought back.
 
 use uuid::Uuid;
 
 use super::step;
+use super::text::check_document;
 use crate::model::board::{Board, Deleted, Stamp};
-use crate::model::card::{Card, CardId, Failure, MAX_DOCUMENT_BYTES, MAX_TITLE_CHARS, Mark, Order, Source};
+use crate::model::card::{Card, CardId, Failure, MAX_TITLE_CHARS, Source};
 use crate::model::event::{Applied, EventKind, Refusal, Said};
 use crate::model::outcome::RunResult;
 use crate::model::phase::Phase;
-use crate::model::slug::Slug;
 
 impl Board {
     pub(super) fn delete(&mut self, id: &CardId, stamp: &Stamp) -> Result<Applied, Refusal> {
@@ -108,20 +108,7 @@ impl Board {
         if let Some(answer) = self.repeated(EventKind::IdeaCreated, stamp) {
             return Ok(answer);
         }
-        let title = title.trim();
-        if title.is_empty() {
-            return Err(Refusal::Invalid {
-                field: "title",
-                problem: Said::new(
-                    "ist leer; eine Idee braucht einen Titel",
-                    "is empty; an idea needs a title",
-                ),
-            });
-        }
-        let chars = title.chars().count();
-        if chars > MAX_TITLE_CHARS {
-            return Err(Refusal::Invalid { field: "title", problem: Said::too_long(chars, MAX_TITLE_CHARS) });
-        }
+        let title = check_title(title)?;
         check_document("text", text)?;
         let id = CardId::Idea(id);
         if self.cards.contains_key(&id) {
@@ -147,79 +134,37 @@ impl Board {
         Ok(applied)
     }
 
-    pub(super) fn order_intent(
-        &mut self,
-        id: &CardId,
-        event: EventKind,
-        slug: Slug,
-        text: Option<String>,
-        taken: bool,
-        stamp: &Stamp,
-    ) -> Result<Applied, Refusal> {
-        let card = self.card(id)?;
-        let text = text.unwrap_or_else(|| format!("# Intent: {}\n\n{}\n", card.title, card.text.trim_end()));
-        self.order(id, event, slug, text, taken, stamp)
-    }
-
-    pub(super) fn order_proposal(
-        &mut self,
-        id: &CardId,
-        event: EventKind,
-        slug: Slug,
-        taken: bool,
-        stamp: &Stamp,
-    ) -> Result<Applied, Refusal> {
-        let proposal = self.card(id)?.draft.as_ref().and_then(|draft| draft.proposal.clone());
-        let text = proposal.ok_or_else(|| Refusal::Fault("there is no kept proposal".into()))?.body;
-        self.order(id, event, slug, text, taken, stamp)
-    }
-
-    /// An order to the watcher to write an intent; the phase changes when it is carried out.
-    fn order(
-        &mut self,
-        id: &CardId,
-        event: EventKind,
-        slug: Slug,
-        text: String,
-        taken: bool,
-        stamp: &Stamp,
-    ) -> Result<Applied, Refusal> {
-        check_document("text", &text)?;
-        if taken || self.taken_slugs().contains(slug.as_str()) {
-            return Err(Refusal::Taken(slug));
-        }
-        let path = format!("docs/intent/{slug}.md");
+    /// Other words of an idea, which has no file: they count at once.
+    ///
+    /// # Errors
+    /// [`Refusal::Saving`] while it is written as an intent, [`Refusal::InDraft`] while it is worked out,
+    /// [`Refusal::Invalid`] as for a new one.
+    pub fn edit_idea(&mut self, id: &CardId, title: &str, text: &str, stamp: &Stamp) -> Result<(), Refusal> {
+        let title = check_title(title)?;
+        check_document("text", text)?;
         let card = self.card_mut(id)?;
-        card.changed_at = stamp.now;
-        card.order = Some(Order {
-            text,
-            path,
-            base_blob: None,
-            mark: Mark { by: stamp.actor.clone(), at: stamp.now },
-            conflict: None,
-        });
-        let from = card.phase;
-        Ok(Applied {
-            card: id.clone(),
-            event,
-            from: Some(from),
-            to: Some(from),
-            job: None,
-            parked_until: None,
-            repeated: false,
-        })
+        if card.order.is_some() {
+            return Err(Refusal::Saving);
+        }
+        if let Some(draft) = &card.open_draft {
+            return Err(Refusal::InDraft(draft.clone()));
+        }
+        if card.title != title || card.text != text {
+            title.clone_into(&mut card.title);
+            text.clone_into(&mut card.text);
+            self.record_change(id, "edited", stamp);
+        }
+        Ok(())
     }
 }
 
-fn check_document(field: &'static str, text: &str) -> Result<(), Refusal> {
-    if text.len() > MAX_DOCUMENT_BYTES {
-        return Err(Refusal::Invalid {
-            field,
-            problem: Said::new(
-                format!("hat {} Bytes, erlaubt sind {MAX_DOCUMENT_BYTES}", text.len()),
-                format!("has {} bytes; at most {MAX_DOCUMENT_BYTES} are allowed", text.len()),
-            ),
-        });
-    }
-    Ok(())
+/// A usable title, trimmed.
+fn check_title(title: &str) -> Result<&str, Refusal> {
+    let title = title.trim();
+    let problem = match title.chars().count() {
+        0 => Said::new("ist leer; eine Idee braucht einen Titel", "is empty; an idea needs a title"),
+        1..=MAX_TITLE_CHARS => return Ok(title),
+        chars => Said::too_long(chars, MAX_TITLE_CHARS),
+    };
+    Err(Refusal::Invalid { field: "title", problem })
 }

@@ -11,6 +11,7 @@ mod outcome;
 mod start;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use uuid::Uuid;
 

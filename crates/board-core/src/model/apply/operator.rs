@@ -23,6 +23,9 @@ impl Board {
         if let Some(answer) = self.repeated(kind, stamp) {
             return Ok(answer);
         }
+        if let Event::Answered { round, .. } = &event {
+            self.check_round(id, *round)?;
+        }
         self.check_fits(id, kind)?;
         let applied = self.carry_out(id, event, stamp, policy)?;
         self.note_terminal(&applied.card, stamp.now);
@@ -120,8 +123,8 @@ impl Board {
             Event::CancelAsked => self.ask_cancel(id, stamp, policy),
             Event::Undone { in_queue } => self.undo(id, in_queue),
             Event::Deleted => self.delete(id, stamp),
-            Event::MadeIntent { slug, text, taken } => self.order_intent(id, kind, slug, text, taken, stamp),
-            Event::ProposalAccepted { slug, taken } => self.order_proposal(id, kind, slug, taken, stamp),
+            Event::MadeIntent { slug, text, taken } => self.order_intent(id, &slug, text, taken, stamp),
+            Event::ProposalAccepted { slug, taken } => self.order_proposal(id, &slug, taken, stamp),
             Event::Revised { draft, intent, reports } => {
                 self.begin_revision(id, draft, intent, reports, stamp, policy)
             }
@@ -129,7 +132,7 @@ impl Board {
             Event::Answered { answer, option, round } => {
                 self.answer(id, &answer, option, round, stamp, policy)
             }
-            Event::DraftRetried { note } => self.retry_draft(id, note, stamp, policy),
+            Event::DraftRetried { note, revision } => self.retry_draft(id, note, revision, stamp, policy),
         }
     }
 

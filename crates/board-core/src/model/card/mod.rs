@@ -304,6 +304,12 @@ impl Card {
         self.phase.work().and(self.job.as_ref())
     }
 
+    /// Whether there is nothing of it yet but the editor's order to write its file.
+    pub fn is_only_ordered(&self) -> bool {
+        let new = self.order.as_ref().is_some_and(|order| order.base_blob.is_none());
+        new && self.source.has_document() && self.history.is_empty()
+    }
+
     /// Path of its document.
     pub fn document_path(&self) -> Option<String> {
         let slug = self.id.slug()?;

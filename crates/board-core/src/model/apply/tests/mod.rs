@@ -1,6 +1,7 @@
 //! The loop as the board sees it: what each outcome and each click does.
 
 mod table;
+mod text;
 
 use std::collections::BTreeMap;
 
@@ -316,7 +317,9 @@ fn a_taken_slug_keeps_the_proposal_and_the_retry_names_it() {
         .unwrap();
     let written = other.finish_order(&draft, &[], &clock.stamp()).unwrap();
     assert_eq!(written.card, id("limit-2"));
-    board.apply(&draft, Event::DraftRetried { note: None }, &clock.stamp(), &policy(5)).unwrap();
+    board
+        .apply(&draft, Event::DraftRetried { note: None, revision: None }, &clock.stamp(), &policy(5))
+        .unwrap();
     let Payload::Draft(payload) = &board.cards[&draft].current_job().unwrap().payload else { panic!() };
     assert_eq!(payload.round, 1, "a retry is the same round");
     assert!(payload.conversation.last().unwrap().text.contains("„limit“"));

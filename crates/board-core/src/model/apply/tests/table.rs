@@ -48,7 +48,7 @@ fn events(source: Source) -> Vec<Event> {
         Event::MadeIntent { slug: slug(), text: None, taken: false },
         Event::PlannedOut { draft: Uuid::from_u128(78) },
         Event::Answered { answer: "ja".into(), option: None, round: None },
-        Event::DraftRetried { note: None },
+        Event::DraftRetried { note: None, revision: None },
         Event::ProposalAccepted { slug: slug(), taken: false },
     ]
 }
