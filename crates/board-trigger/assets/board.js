@@ -13,6 +13,9 @@ const policy = window.trustedTypes
 
 const board = document.getElementById("brett");
 if (board) watch(board);
+const followed = document.getElementById("folge");
+if (followed) follow(followed);
+choices();
 keys();
 
 /** @param {HTMLElement} board */
@@ -155,12 +158,106 @@ function watch(board) {
   if (!document.hidden) start();
 }
 
+/**
+ * Keeps the page of one card up to date. What somebody types on it is never replaced: sending it tells what
+ * happened meanwhile.
+ * @param {HTMLElement} part
+ */
+function follow(part) {
+  let stream = null;
+  let timer = 0;
+  let looking = false;
+  part.addEventListener("input", (event) => event.target.setAttribute("data-dirty", ""));
+
+  const look = async () => {
+    if (looking) return;
+    looking = true;
+    try {
+      const answer = await fetch(location.pathname, { headers: { Accept: "text/html; fragment" }, redirect: "manual", credentials: "same-origin", cache: "no-store" });
+      const hot = part.querySelector("[data-dirty], [data-chosen], details[open]") || part.contains(document.activeElement);
+      if (answer.type === "opaqueredirect") {
+        // It is another card by now.
+        if (!hot) location.reload();
+      } else if (answer.status === 200 && !hot) {
+        const page = document.createElement("template");
+        page.innerHTML = policy.createHTML(await answer.text());
+        const now = page.content.getElementById("folge");
+        if (now) {
+          part.dataset.rev = now.dataset.rev;
+          part.replaceChildren(...now.childNodes);
+        }
+      }
+    } catch {
+      // The next look tells.
+    }
+    looking = false;
+  };
+  const start = () => {
+    stop();
+    if ("EventSource" in window) {
+      stream = new EventSource("/api/board/events");
+      stream.addEventListener("rev", look);
+      stream.addEventListener("resync", look);
+    }
+    timer = window.setInterval(look, LOOK_MS);
+  };
+  const stop = () => {
+    if (stream) stream.close();
+    stream = null;
+    clearInterval(timer);
+  };
+  document.addEventListener("visibilitychange", () => (document.hidden ? stop() : start()));
+  window.addEventListener("pagehide", stop);
+  if (!document.hidden) start();
+}
+
+/** With scripts an option is chosen first and sent with the note; a wrong tap sends nothing. Keys 1 to 4 choose. */
+function choices() {
+  const choose = (button) => {
+    const form = button.form;
+    const line = form.querySelector(".chosen-line");
+    const send = form.querySelector("button.main");
+    const was = button.getAttribute("aria-pressed") === "true";
+    for (const other of form.querySelectorAll(".choices button")) other.setAttribute("aria-pressed", "false");
+    if (was) {
+      send.removeAttribute("name");
+      form.removeAttribute("data-chosen");
+      line.hidden = true;
+      return;
+    }
+    button.setAttribute("aria-pressed", "true");
+    send.name = "antwort";
+    send.value = button.value;
+    form.setAttribute("data-chosen", "");
+    line.textContent = line.dataset.text + " " + button.value;
+    line.hidden = false;
+    send.focus();
+  };
+  document.addEventListener("click", (event) => {
+    const button = event.target instanceof Element ? event.target.closest(".choices button") : null;
+    if (!button) return;
+    event.preventDefault();
+    choose(button);
+  });
+  document.addEventListener("keydown", (event) => {
+    const at = event.target;
+    if (!(at instanceof HTMLElement) || at.matches("textarea, input") || event.ctrlKey || event.metaKey || event.altKey) return;
+    const fields = at.closest("form.answer");
+    const button = fields && fields.querySelectorAll(".choices button")[Number(event.key) - 1];
+    if (button && /^[1-4]$/.test(event.key)) {
+      event.preventDefault();
+      choose(button);
+    }
+  });
+}
+
 function keys() {
   document.addEventListener("keydown", (event) => {
     const at = event.target;
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && at instanceof HTMLElement) {
       const form = at.closest("form");
-      if (form) form.requestSubmit();
+      // The main button carries the option that was chosen.
+      if (form) form.requestSubmit(form.querySelector("button.main"));
       return;
     }
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
@@ -171,6 +268,8 @@ function keys() {
       search.focus();
     } else if (event.key === "n" && document.querySelector('a[href="/karten/neu"]')) {
       location.assign("/karten/neu");
+    } else if (event.key === "i" && document.querySelector('a[href="/entwuerfe/neu"]')) {
+      location.assign("/entwuerfe/neu");
     } else if (event.key === "?") {
       location.assign("/hilfe");
     }

@@ -5,8 +5,7 @@
 //! log. All of this is blocking work.
 use board_core::edge::clock;
 use board_core::edge::journal::{self, Life};
-use board_core::edge::orders::{OrderError, Orders, StartFrom};
-use board_core::edge::settings::Language;
+use board_core::edge::orders::StartFrom;
 use board_core::edge::store::{Held, StoreError, UpdateError};
 use board_core::model::board::{Board, Stamp};
 use board_core::model::card::{Card, CardId};
@@ -14,6 +13,13 @@ use board_core::model::event::{Applied, Event, EventKind, Refusal};
 use board_core::model::phase::Phase;
 use board_core::model::slug::Slug;
 use uuid::Uuid;
+
+mod prepare;
+mod problems;
+pub(crate) mod texts;
+
+use problems::refusal_problem;
+pub(crate) use problems::{disk_full, store_problem};
 
 use crate::app::App;
 use crate::audit_log::Entry;
@@ -35,6 +41,16 @@ pub(crate) struct Ask {
     pub(crate) confirm: bool,
     /// The revision of the card on which the form was made.
     pub(crate) rev: Option<u64>,
+    /// The slug of what becomes an intent.
+    pub(crate) slug: Option<String>,
+    /// Its text.
+    pub(crate) text: Option<String>,
+    /// An answer to the planner, or the note beside an option.
+    pub(crate) answer: Option<String>,
+    /// The option that was taken.
+    pub(crate) option: Option<String>,
+    /// The round that is answered.
+    pub(crate) round: Option<u32>,
 }
 
 /// Which event is meant.
@@ -73,7 +89,9 @@ pub(crate) fn on_card(app: &App, ctx: &Ctx, id: &CardId, wanted: Wanted, ask: &A
         Wanted::Retry => "retry",
         Wanted::Restore => "restore",
     };
-    record(app, ctx, action, Some(id), ask.reason.as_deref().or(ask.note.as_deref()), &result);
+    let text = [&ask.reason, &ask.note, &ask.option, &ask.answer, &ask.slug];
+    let text = text.into_iter().find_map(|text| text.as_deref().filter(|text| !text.is_empty()));
+    record(app, ctx, action, Some(id), text, &result);
     result
 }
 
@@ -97,15 +115,18 @@ fn decide(
             update(&mut held, |board| board.restore(id, &stamp)).map_err(|e| e.problem(&held, id))?;
         return Ok(Done { applied, position: None });
     }
-    let card = known(world, id)?;
-    if !ctx.matches(card_rev(world, card)) || ask.rev.is_some_and(|rev| rev != card_rev(world, card)) {
-        let rev = card_rev(world, card);
+    let card = changeable(ctx, world, id)?;
+    // Whoever answers what another tab answered is shown that answer, not that something changed.
+    let old_round = matches!(wanted, Wanted::Event(EventKind::Answered))
+        && card.draft.as_ref().is_some_and(|draft| ask.round.is_some_and(|round| round != draft.round));
+    let rev = card_rev(world, card);
+    if !old_round && (!ctx.matches(rev) || ask.rev.is_some_and(|given| given != rev)) {
         let current = serde_json::to_value(crate::view::card::json(world, card, &app.policy))
             .map_err(anyhow::Error::from)?;
         return Err(Problem::new(412, "precondition").rev(rev).current(current));
     }
     let kind = choose(&world.board, card, wanted, ask)?;
-    let event = prepare(app, world, card, kind, ask, ctx.language)?;
+    let event = prepare::prepare(app, ctx, world, card, kind, ask)?;
     let policy = app.policy_now(&world.board);
     let mut held = app.store.hold_patiently().map_err(store_problem)?;
     // A boardctl is no browser: what it starts is meant.
@@ -114,6 +135,7 @@ fn decide(
     let event = with_lookup(app, &held, id, event)?;
     let confirm = ask.confirm && matches!(kind, EventKind::Started | EventKind::SplitStarted);
     let applied = update(&mut held, |board| {
+        texts::give_way(board, id, kind, &stamp)?;
         board.take_in(card);
         if confirm {
             board.mark_read(id, &stamp)?;
@@ -147,15 +169,35 @@ pub(crate) fn known<'a>(world: &'a World, id: &CardId) -> Result<&'a Card, Probl
     if let Some(card) = world.card(id) {
         return Ok(card);
     }
-    if let Some(deleted) = world.board.deleted.iter().rev().find(|deleted| deleted.card.id == *id) {
-        let args = [("by", deleted.by.as_str()), ("at", &deleted.at.to_string())];
-        return Err(Problem::new(410, "gone").detail_key("problem.gone.detail", &args));
+    if let Some(mut gone) = problems::gone(&world.board, id) {
+        gone.status = 410;
+        return Err(gone);
     }
     if let Some(trouble) = &world.documents.trouble {
         // Nobody knows whether there is such a card: the repository tells, and cannot be read.
         return Err(Problem::new(503, "fault").detail(trouble.clone()).retry_after(10));
     }
     Err(Problem::new(404, "not-found").detail_key("problem.not-found.card", &[("id", &id.to_string())]))
+}
+
+/// The card that somebody wants to change. One that has another id by now is asked for under that (308), so that
+/// the refusal names what fits it; one that was deleted is a conflict.
+fn changeable<'a>(ctx: &Ctx, world: &'a World, id: &CardId) -> Result<&'a Card, Problem> {
+    if let Some(now) = world.board.redirect(id).filter(|_| world.card(id).is_none()) {
+        let path = ctx.uri.path();
+        let location = if path.starts_with("/entwuerfe/") {
+            format!("/karten/{now}")
+        } else {
+            path.replace(&id.to_string(), &now.to_string())
+        };
+        return Err(Problem::new(308, "renamed").location(location));
+    }
+    known(world, id).map_err(|mut problem| {
+        if problem.status == 410 {
+            problem.status = 409;
+        }
+        problem
+    })
 }
 
 fn choose(board: &Board, card: &Card, wanted: Wanted, ask: &Ask) -> Result<EventKind, Problem> {
@@ -194,75 +236,6 @@ fn not_allowed(board: &Board, card: &Card) -> Problem {
         .job(job)
 }
 
-/// The event with what it has to be given; reads the repository for a start.
-fn prepare(
-    app: &App,
-    world: &World,
-    card: &Card,
-    kind: EventKind,
-    ask: &Ask,
-    language: Language,
-) -> Result<Event, Problem> {
-    let reason = || ask.reason.clone().unwrap_or_default();
-    let starts = [
-        EventKind::Started,
-        EventKind::SplitStarted,
-        EventKind::Resumed,
-        EventKind::StartedAfresh,
-        EventKind::ReviewRetried,
-        EventKind::AskedAgain,
-        EventKind::SplitRetried,
-    ];
-    if starts.contains(&kind) {
-        if !world.board.allowed(card).contains(&kind) {
-            return Err(not_allowed(&world.board, card));
-        }
-        let reader = app.repository.reader(&world.board).map_err(|e| repository_problem(&e))?;
-        let orders = Orders::new(&reader);
-        let built = card.build.as_ref().is_some_and(|build| build.check_commit.is_some());
-        let from = ask.from.unwrap_or(if built { StartFrom::Commit } else { StartFrom::Branch });
-        let payload = |read: Result<_, OrderError>| read.map_err(|e| order_problem(&e, language));
-        return if kind == EventKind::Started {
-            Ok(Event::Started { payload: payload(orders.start_payload(card, from))? })
-        } else if kind == EventKind::SplitStarted {
-            Ok(Event::SplitStarted { payload: payload(orders.split_payload(card))? })
-        } else if kind == EventKind::Resumed {
-            Ok(Event::Resumed { payload: payload(orders.resume_payload(card))? })
-        } else if kind == EventKind::StartedAfresh {
-            Ok(Event::StartedAfresh { payload: payload(orders.afresh_payload(card, from))? })
-        } else if kind == EventKind::ReviewRetried {
-            Ok(Event::ReviewRetried { payload: payload(orders.review_payload(card))? })
-        } else if kind == EventKind::AskedAgain {
-            Ok(Event::AskedAgain { payload: payload(orders.research_payload(card))? })
-        } else {
-            Ok(Event::SplitRetried { payload: payload(orders.split_payload(card))? })
-        };
-    }
-    let simple: [(EventKind, Event); 13] = [
-        (EventKind::DoneOutside, Event::DoneOutside { reason: reason() }),
-        (EventKind::Discarded, Event::Discarded),
-        (EventKind::SentBack, Event::SentBack { note: ask.note.clone().unwrap_or_default() }),
-        (EventKind::AcceptedByHand, Event::AcceptedByHand { reason: reason() }),
-        (EventKind::Replanned, Event::Replanned),
-        (EventKind::Deployed, Event::Deployed),
-        (EventKind::TakenBack, Event::TakenBack { reason: reason() }),
-        (EventKind::PlannedAgain, Event::PlannedAgain),
-        (EventKind::CancelAsked, Event::CancelAsked),
-        (EventKind::Archived, Event::Archived),
-        (EventKind::BroughtBack, Event::BroughtBack),
-        (EventKind::Deleted, Event::Deleted),
-        (EventKind::DraftRetried, Event::DraftRetried { note: ask.note.clone() }),
-    ];
-    if kind == EventKind::Undone {
-        return Ok(Event::Undone { in_queue: false });
-    }
-    simple
-        .into_iter()
-        .find(|(own, _)| *own == kind)
-        .map(|(_, event)| event)
-        .ok_or_else(|| not_allowed(&world.board, card))
-}
-
 /// For an undo: whether a file of the job is in the queue, looked up under the state lock.
 fn with_lookup(app: &App, held: &Held<'_>, id: &CardId, event: Event) -> Result<Event, Problem> {
     if event.kind() != EventKind::Undone {
@@ -299,6 +272,30 @@ pub(crate) fn create_idea(app: &App, ctx: &Ctx, title: &str, text: &str) -> Resu
     result
 }
 
+/// Begins a draft with the planner.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn create_draft(app: &App, ctx: &Ctx, topic: &str) -> Result<Done, Problem> {
+    ctx.operator()?;
+    let id = prepare::draft_id(ctx);
+    let result = (|| {
+        let policy = app.policy_now(app.board()?.as_ref());
+        let mut held = app.store.hold_patiently().map_err(store_problem)?;
+        let card = CardId::Draft(id);
+        if let Some(done) = repeated(held.board(), ctx) {
+            return Ok(done);
+        }
+        let stamp = stamp(ctx);
+        let applied = update(&mut held, |board| board.create_draft(id, topic, &stamp, &policy))
+            .map_err(|e| e.problem(&held, &card))?;
+        let position = app.settle(&mut held, applied.job);
+        Ok(Done { applied, position })
+    })();
+    record(app, ctx, EventKind::DraftCreated.id(), Some(&CardId::Draft(id)), Some(topic), &result);
+    result
+}
+
 /// Links a card to a parent, or unlinks it.
 ///
 /// # Errors
@@ -322,6 +319,7 @@ pub(crate) fn set_parent(app: &App, ctx: &Ctx, id: &CardId, parent: Option<&Card
         let stamp = stamp(ctx);
         update(&mut held, |board| {
             for card in [Some(card), parent_card].into_iter().flatten() {
+                board.check_written(&card.id)?;
                 board.take_in(card);
             }
             board.link(id, parent, &stamp).map_err(Refusal::from)
@@ -419,98 +417,6 @@ fn update<T>(
         UpdateError::Refused(refusal) => Failed::Refused(refusal),
         UpdateError::Store(error) => Failed::Store(error),
     })
-}
-
-/// A fault of the state as the client sees it.
-pub(crate) fn store_problem(error: StoreError) -> Problem {
-    if error.is_no_space() {
-        return disk_full();
-    }
-    if let StoreError::Busy { holder } = &error {
-        let who = holder.as_ref().map_or_else(|| "?".to_owned(), ToString::to_string);
-        return Problem::new(503, "locked")
-            .detail_key("problem.locked.detail", &[("who", &who)])
-            .retry_after(5);
-    }
-    tracing::error!("{error}");
-    Problem::new(503, "fault").detail_key("problem.state", &[])
-}
-
-/// The disk is full: what to do is the operator's to know.
-pub(crate) fn disk_full() -> Problem {
-    Problem::new(507, "disk-full").detail_key("problem.disk-full.detail", &[])
-}
-
-fn repository_problem(error: &anyhow::Error) -> Problem {
-    tracing::warn!("the repository cannot be read: {error:#}");
-    Problem::new(503, "fault").detail_key("problem.repository", &[]).retry_after(10)
-}
-
-fn order_problem(error: &OrderError, language: Language) -> Problem {
-    if let OrderError::Documents(inner) = error {
-        tracing::warn!("the repository cannot be read: {inner}");
-        return Problem::new(503, "fault").detail_key("problem.repository", &[]).retry_after(10);
-    }
-    Problem::new(409, "conflict").detail(match language {
-        Language::De => error.sentence_de(),
-        Language::En => error.to_string(),
-    })
-}
-
-fn refusal_problem(refusal: Refusal, board: &Board, id: &CardId) -> Problem {
-    let rev = board.cards.get(id).map_or(board.generation, |card| card.rev);
-    let problem = match refusal {
-        Refusal::UnknownCard(id) => {
-            Problem::new(404, "not-found").detail_key("problem.not-found.card", &[("id", &id.to_string())])
-        }
-        Refusal::NotAllowed { event: _, phase, allowed: _, job } => match board.cards.get(id) {
-            Some(card) => not_allowed(board, card).job(job.map(|job| job.job)),
-            None => Problem::new(409, "not-allowed")
-                .detail_key("problem.not-allowed.detail", &[("phase", phase.id())])
-                .job(job.map(|job| job.job)),
-        },
-        Refusal::Applying => Problem::new(409, "applying").retry_after(2),
-        Refusal::Saving => Problem::new(409, "saving").retry_after(2),
-        Refusal::InDraft(draft) => {
-            Problem::new(409, "in-draft").detail_key("problem.in-draft.detail", &[("id", &draft.to_string())])
-        }
-        Refusal::Unread => {
-            Problem::new(428, "synthesis-unread").detail_key("problem.synthesis-unread.detail", &[])
-        }
-        Refusal::TooLateToUndo => Problem::new(409, "too-late").detail_key("problem.too-late.detail", &[]),
-        Refusal::OldRound { given, current } => Problem::new(409, "old-round").detail_key(
-            "problem.old-round.detail",
-            &[("given", &given.to_string()), ("current", &current.to_string())],
-        ),
-        Refusal::Taken(slug) => {
-            Problem::new(409, "taken").detail_key("problem.taken.detail", &[("slug", slug.as_str())])
-        }
-        Refusal::Invalid { field, problem } => {
-            let of_field = |text: &str| format!("{field}: {text}");
-            Problem::new(422, "invalid").field(field).said(of_field(&problem.de), of_field(&problem.en))
-        }
-        Refusal::Limit(text) => Problem::new(422, "limit").said(text.de, text.en),
-        Refusal::Link(refusal) => link_problem(&refusal),
-        Refusal::Fault(text) => {
-            tracing::error!(CARD_ID = %id, "{text}");
-            Problem::new(500, "fault")
-        }
-    };
-    problem.rev(rev)
-}
-
-fn link_problem(refusal: &board_core::model::event::LinkRefusal) -> Problem {
-    use board_core::model::event::LinkRefusal as L;
-    let problem = Problem::new(409, "link");
-    match refusal {
-        L::Unknown(id) => problem.detail_key("link.unknown", &[("id", &id.to_string())]),
-        L::Itself => problem.detail_key("link.itself", &[]),
-        L::Cycle(slug) => problem.detail_key("link.cycle", &[("id", slug.as_str())]),
-        L::HasParent(slug) => problem.detail_key("link.has-parent", &[("id", slug.as_str())]),
-        L::NotACard(id) => problem.detail_key("link.not-a-card", &[("id", &id.to_string())]),
-        L::TooMany => problem
-            .detail_key("link.too-many", &[("n", &board_core::model::fanout::MAX_CHILDREN.to_string())]),
-    }
 }
 
 fn record(

@@ -2,7 +2,7 @@
 use axum::response::Response;
 use utoipa::OpenApi;
 
-use crate::handlers::{board, cards, events, jobs, settings};
+use crate::handlers::{board, cards, drafts, events, jobs, settings, texts};
 use crate::reply::{Problem, json_response};
 
 /// The API of the board.
@@ -18,7 +18,16 @@ use crate::reply::{Problem, json_response};
         board::json,
         events::events,
         cards::get,
-        cards::create,
+        texts::create,
+        texts::get,
+        texts::put,
+        texts::delete,
+        texts::to_intent,
+        texts::accept_slug,
+        drafts::create,
+        drafts::answer,
+        cards::plan,
+        cards::revise,
         cards::move_to,
         cards::split,
         cards::retry,

@@ -56,6 +56,7 @@ pub(crate) const CODES: &[&str] = &[
     "not-found",
     "old-round",
     "precondition",
+    "renamed",
     "saving",
     "several-events",
     "synthesis-unread",
@@ -97,6 +98,8 @@ struct More {
     job: Option<Uuid>,
     retry_after: Option<u32>,
     current: Option<Value>,
+    yours: Option<String>,
+    location: Option<String>,
     audited: bool,
     form: Vec<(String, String)>,
     /// For a viewer's name on the page; never the reason of a decision.
@@ -170,6 +173,23 @@ impl Problem {
         self
     }
 
+    /// What is there now.
+    pub(crate) fn what_is_there(&self) -> Option<&Value> {
+        self.more.current.as_ref()
+    }
+
+    /// With what was sent, beside what is there now.
+    pub(crate) fn yours(mut self, text: String) -> Self {
+        self.more.yours = Some(text);
+        self
+    }
+
+    /// With where it is found now (308).
+    pub(crate) fn location(mut self, location: String) -> Self {
+        self.more.location = Some(location);
+        self
+    }
+
     /// A line of the audit log is due.
     pub(crate) fn audited(mut self) -> Self {
         self.more.audited = true;
@@ -221,6 +241,11 @@ impl Problem {
         }
     }
 
+    /// The field that it is about.
+    pub(crate) fn wrong_field(&self) -> Option<&'static str> {
+        self.more.field
+    }
+
     /// The job that is in the way.
     pub(crate) fn blocking_job(&self) -> Option<Uuid> {
         self.more.job
@@ -247,6 +272,7 @@ impl Problem {
             put("job", more.job.map(|job| Value::from(job.to_string())));
             put("field", more.field.map(Value::from));
             put("current", more.current.clone());
+            put("yours", more.yours.clone().map(Value::from));
             if let Some(calls) = &more.calls {
                 put("allowed", Some(Value::from(more.allowed.clone())));
                 put("calls", Some(calls.clone()));
@@ -264,6 +290,9 @@ impl Problem {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         if let Some(seconds) = self.more.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(Ok(location)) = self.more.location.as_deref().map(HeaderValue::from_str) {
+            headers.insert(header::LOCATION, location);
         }
         response
     }

@@ -3,9 +3,12 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::{get, patch, post};
+use board_core::model::card::CardId;
 
 use crate::app::App;
-use crate::handlers::{assets, board, card_pages, cards, events, jobs, pages, settings};
+use crate::handlers::{
+    assets, board, card_pages, cards, draft_pages, drafts, events, jobs, pages, settings, text_pages, texts,
+};
 use crate::openapi;
 use crate::reply::Problem;
 
@@ -26,6 +29,13 @@ pub(crate) const API_PATHS: &[&str] = &[
     "/api/board/cards/{id}/archive",
     "/api/board/cards/{id}/restore",
     "/api/board/cards/{id}/draft-retry",
+    "/api/board/cards/{id}/draft-answer",
+    "/api/board/cards/{id}/plan",
+    "/api/board/cards/{id}/revise",
+    "/api/board/cards/{id}/to-intent",
+    "/api/board/cards/{id}/accept-slug",
+    "/api/board/cards/{id}/text",
+    "/api/board/drafts",
     "/api/board/cards/{id}/parent",
     "/api/board/cards/{id}/profile",
     "/api/board/jobs",
@@ -45,11 +55,15 @@ fn pages() -> Router<Arc<App>> {
     Router::new()
         .route("/", get(board::page))
         .route("/fragment/board", get(board::fragment))
-        .route("/karten/neu", get(card_pages::new).post(card_pages::create))
+        .route("/karten/neu", get(text_pages::new).post(text_pages::create))
         .route("/karten/{id}", get(card_pages::show).post(card_pages::act))
         .route("/karten/{id}/rohtext", get(card_pages::raw))
+        .route("/karten/{id}/text", get(text_pages::show).post(text_pages::save))
+        .route("/karten/{id}/konflikt", post(text_pages::settle))
         .route("/karten/{id}/parent", post(card_pages::parent))
         .route("/karten/{id}/profile", post(card_pages::profile))
+        .route("/entwuerfe/neu", get(draft_pages::new).post(draft_pages::create))
+        .route("/entwuerfe/{id}", get(draft_pages::show).post(card_pages::act))
         .route("/jobs", get(pages::jobs))
         .route("/jobs/{id}", get(pages::job))
         .route("/archiv", get(pages::archive))
@@ -66,7 +80,7 @@ fn api() -> Router<Arc<App>> {
         .route("/api/openapi.json", get(openapi::get))
         .route("/api/board", get(board::json))
         .route("/api/board/events", get(events::events))
-        .route("/api/board/cards", post(cards::create))
+        .route("/api/board/cards", post(texts::create))
         .route("/api/board/cards/{id}", get(cards::get).delete(cards::delete))
         .route("/api/board/cards/{id}/move", post(cards::move_to))
         .route("/api/board/cards/{id}/split", post(cards::split))
@@ -78,6 +92,13 @@ fn api() -> Router<Arc<App>> {
         .route("/api/board/cards/{id}/archive", post(cards::archive))
         .route("/api/board/cards/{id}/restore", post(cards::restore))
         .route("/api/board/cards/{id}/draft-retry", post(cards::draft_retry))
+        .route("/api/board/cards/{id}/draft-answer", post(drafts::answer))
+        .route("/api/board/cards/{id}/plan", post(cards::plan))
+        .route("/api/board/cards/{id}/revise", post(cards::revise))
+        .route("/api/board/cards/{id}/to-intent", post(texts::to_intent))
+        .route("/api/board/cards/{id}/accept-slug", post(texts::accept_slug))
+        .route("/api/board/cards/{id}/text", get(texts::get).put(texts::put).delete(texts::delete))
+        .route("/api/board/drafts", post(drafts::create))
         .route("/api/board/cards/{id}/parent", patch(cards::parent))
         .route("/api/board/cards/{id}/profile", patch(cards::profile))
         .route("/api/board/jobs", get(jobs::list))
@@ -93,17 +114,28 @@ async fn nothing() -> Problem {
     Problem::new(404, "not-found")
 }
 
+/// The page of a card.
+pub(crate) fn page_of(id: &CardId) -> String {
+    match id {
+        CardId::Slug(_) | CardId::Idea(_) => format!("/karten/{id}"),
+        CardId::Draft(_) => format!("/entwuerfe/{id}"),
+    }
+}
+
 /// The card of a page's address, for the way back from a problem.
 pub(crate) fn card_of_path(path: &str) -> Option<String> {
-    let id = path.strip_prefix("/karten/")?.split('/').next()?;
-    id.parse::<board_core::model::card::CardId>().ok().map(|id| format!("/karten/{id}"))
+    let rest = path.strip_prefix("/karten/").or_else(|| path.strip_prefix("/entwuerfe/"))?;
+    rest.split('/').next()?.parse().ok().map(|id| page_of(&id))
 }
 
 /// An address of the board itself, of those that content may link to and a redirect may lead to.
 pub(crate) fn own_page(url: &str) -> Option<&str> {
     let path = url.split(['?', '#']).next().unwrap_or_default();
-    let known = ["/", "/jobs", "/archiv", "/system", "/hilfe"].contains(&path)
-        || card_of_path(path).is_some_and(|card| card == path)
+    let pages = ["/", "/jobs", "/archiv", "/system", "/hilfe", "/karten/neu", "/entwuerfe/neu"];
+    let of_card = path.strip_suffix("/text").unwrap_or(path);
+    let id = of_card.strip_prefix("/karten/").or_else(|| of_card.strip_prefix("/entwuerfe/"));
+    let known = pages.contains(&path)
+        || id.is_some_and(|id| id.parse::<CardId>().is_ok())
         || path.strip_prefix("/jobs/").is_some_and(|id| uuid::Uuid::try_parse(id).is_ok());
     known.then_some(url)
 }
@@ -114,7 +146,8 @@ mod tests {
 
     #[test]
     fn t31_only_addresses_of_the_board_are_its_own() {
-        for own in ["/", "/?q=a", "/karten/board-limit", "/jobs", "/hilfe#tasten"] {
+        let draft = "/entwuerfe/draft-0b0e7a52-6a1e-4c1d-9a80-3f2f0c9b7a11";
+        for own in ["/", "/?q=a", "/karten/board-limit", "/karten/neu", draft, "/jobs", "/hilfe#tasten"] {
             assert_eq!(own_page(own), Some(own));
         }
         for foreign in [
@@ -124,6 +157,7 @@ mod tests {
             "https://evil",
             "javascript:1",
             "/karten/../x",
+            "/entwuerfe/x/y",
             "/karten/A",
             "",
         ] {

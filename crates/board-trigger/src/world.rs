@@ -71,6 +71,10 @@ impl World {
 
     /// Whether the document that backs a card is gone.
     pub(crate) fn is_missing(&self, card: &Card) -> bool {
+        // Not written yet is not gone.
+        if card.is_only_ordered() {
+            return false;
+        }
         card.file_missing || (card.source.has_document() && self.documents.is_missing(&card.id))
     }
 

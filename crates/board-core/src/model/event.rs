@@ -46,7 +46,7 @@ event_kinds! {
     /// An idea was typed.
     IdeaCreated = "idea_created", "Idee angelegt", "idea created";
     /// An intent or a question was written in the board's editor, or an idea as an intent.
-    DocumentWritten = "document_written", "Als Intent geschrieben", "written as intent";
+    DocumentWritten = "document_written", "Text geschrieben", "text written";
     /// A draft was begun with a topic.
     DraftCreated = "draft_created", "Entwurf begonnen", "draft begun";
     /// An idea is worked out with the planner.

@@ -1,4 +1,5 @@
 //! The pages of a card, and the forms on them. Every form calls what the API calls, and leads back to a page.
+use std::io::Read as _;
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
@@ -6,22 +7,25 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use board_core::edge::documents::{Documents as Reader, Found};
 use board_core::edge::git::Oid;
+use board_core::model::board::Board;
 use board_core::model::card::{Card, CardId, Source};
 use board_core::model::documents::{Proposals, find_section, proposals, without_front_matter};
 use board_core::model::event::EventKind;
 use board_core::model::phase::Phase;
 use board_core::model::profile::Choice;
+use board_core::model::slug::Slug;
 use minijinja::value::Serde;
 use serde::Serialize;
 
 use super::cards::{moved, start_from};
-use super::{blocking, card_id, frame, html};
+use super::{blocking, card_id, draft_pages, frame, html, text_pages};
 use crate::app::App;
+use crate::change::texts::{self, Written};
 use crate::change::{self, Ask, Wanted};
 use crate::middleware::Ctx;
 use crate::middleware::headers::CSP_SANDBOX;
 use crate::reply::{Form, FormBody, Problem, TEXT_BODY_CAP, see_other};
-use crate::route::own_page;
+use crate::route::{own_page, page_of};
 use crate::view::{actions, card as view, diff, markdown, text};
 use crate::world::World;
 
@@ -29,6 +33,8 @@ use crate::world::World;
 const REPORTS_SHOWN: usize = 10;
 /// Bytes of a diff that are asked of git.
 const MAX_DIFF_BYTES: usize = 4 * 1024 * 1024;
+/// Bytes of a refused reply that a page shows.
+const MAX_REPLY_BYTES: u64 = 64 * 1024;
 /// Cards that the field for a parent proposes.
 const PARENTS_PROPOSED: usize = 200;
 
@@ -73,7 +79,7 @@ impl Document {
 }
 
 /// The text of a card: of its document, else what was typed.
-fn source_text(reader: Option<&Reader>, card: &Card) -> Result<Option<String>, String> {
+pub(super) fn source_text(reader: Option<&Reader>, card: &Card) -> Result<Option<String>, String> {
     let (Some(slug), true) = (card.id.slug(), card.source.has_document()) else {
         return Ok((!card.text.is_empty()).then(|| card.text.clone()));
     };
@@ -90,7 +96,7 @@ fn source_text(reader: Option<&Reader>, card: &Card) -> Result<Option<String>, S
 }
 
 /// The card, or a problem that offers to bring a deleted one back.
-fn shown<'a>(world: &'a World, id: &CardId) -> Result<&'a Card, Problem> {
+pub(super) fn shown<'a>(world: &'a World, id: &CardId) -> Result<&'a Card, Problem> {
     change::known(world, id).map_err(|problem| match problem.status {
         410 => problem.form(vec![
             ("event".to_owned(), EventKind::Restored.id().to_owned()),
@@ -113,6 +119,9 @@ pub(crate) async fn show(
             return Ok(moved);
         }
         let card = shown(&world, &id)?;
+        if card.source == Source::Draft {
+            return Ok(see_other(&page_of(&id)));
+        }
         let reader = app.repository.reader(&world.board).ok();
         let document = match source_text(reader.as_ref(), card) {
             Ok(Some(source)) => Document::of(&source),
@@ -122,25 +131,20 @@ pub(crate) async fn show(
         let reports = reports(reader.as_ref(), card, &ctx);
         let (changes, changes_gone) = changes(reader.as_ref(), card);
         let page = view::page(&world, card, &app.policy, ctx.language, reports);
-        let turns: Vec<Option<String>> = card
-            .draft
-            .iter()
-            .flat_map(|draft| &draft.conversation)
-            .map(|turn| markdown::render(&turn.text))
-            .collect();
         let profiles: Vec<&String> = app.policy.profiles.keys().collect();
         let context = minijinja::context! {
             frame => Serde(frame(app, &ctx, &world)),
             page => Serde(page),
             document => Serde(document),
-            turns => Serde(turns),
+            reply => refused_reply(app, card).map(|reply| text::visible(&reply)),
+            conflict => Serde(text_pages::conflict(reader.as_ref(), card)),
             changes => Serde(changes),
             changes_gone => changes_gone,
             merges => merges(reader.as_ref(), card),
             profiles => Serde(profiles),
             parents => Serde(parents(&world, card)),
             older_reports => card.reports.len().saturating_sub(REPORTS_SHOWN),
-            no_text => card.source == Source::Draft,
+            slug => Slug::of_title(world.title(card)).map(|slug| slug.to_string()),
         };
         html(app, "card.html", context)
     })
@@ -196,17 +200,27 @@ fn parents(world: &World, card: &Card) -> Vec<(String, String)> {
         .collect()
 }
 
-/// `POST /karten/{id}`: one event.
+/// `POST /karten/{id}` and `POST /entwuerfe/{id}`: one event.
 pub(crate) async fn act(
     State(app): State<Arc<App>>,
     ctx: Ctx,
     Path(id): Path<String>,
-    FormBody(form): FormBody,
+    FormBody(form): FormBody<TEXT_BODY_CAP>,
 ) -> Result<Response, Problem> {
     let id = card_id(&id)?;
     let ctx = ctx.with_form(&form);
-    blocking(&app, move |app| do_act(app, &ctx, &id, &form).map_err(|problem| problem.form(form.0.clone())))
-        .await
+    blocking(&app, move |app| {
+        let failed = match do_act(app, &ctx, &id, &form) {
+            Ok(response) => return Ok(response),
+            Err(problem) => problem.form(form.0.clone()),
+        };
+        // A question that is still open is shown with what was typed and what is wrong with it.
+        match draft_pages::again(app, &ctx, &id, &form, &failed)? {
+            Some(page) => Ok(page),
+            None => Err(failed),
+        }
+    })
+    .await
 }
 
 fn do_act(app: &App, ctx: &Ctx, id: &CardId, form: &Form) -> Result<Response, Problem> {
@@ -219,15 +233,43 @@ fn do_act(app: &App, ctx: &Ctx, id: &CardId, form: &Form) -> Result<Response, Pr
         from: start_from(form.get("from"))?,
         confirm: form.get("confirm").is_some(),
         rev: form.get("rev").and_then(|text| text.parse().ok()),
+        slug: form.text("slug"),
+        text: form.text("text"),
+        answer: form.text("answer"),
+        option: form.text("antwort"),
+        round: form.get("round").and_then(|text| text.parse().ok()),
     };
+    let revised = revised_by(app.board()?.as_ref(), id);
     let done = change::on_card(app, ctx, id, wanted, &ask)?;
-    if event == EventKind::Deleted {
-        return Ok(see_other(&format!("/?geloescht={id}")));
-    }
-    Ok(match form.get("zu").and_then(own_page) {
-        Some(page) => see_other(page),
-        None => see_other(&format!("/karten/{}", done.applied.card)),
-    })
+    let writes = matches!(event, EventKind::DocumentWritten | EventKind::ProposalAccepted);
+    let to = match (event, revised, form.get("zu").and_then(own_page)) {
+        (EventKind::Deleted, _, _) => format!("/?geloescht={id}"),
+        // The draft of a revision that was taken back is gone.
+        (EventKind::Undone, Some(revised), _) => page_of(&revised),
+        (_, _, Some(page)) => page.to_owned(),
+        // What is not written yet, or cannot be, the card says.
+        _ if writes => match texts::wait(app, id)? {
+            Written::Done(now) => page_of(&now),
+            Written::Pending | Written::Conflict(_) => page_of(id),
+        },
+        _ => page_of(&done.applied.card),
+    };
+    Ok(see_other(&to))
+}
+
+/// The card whose intent this draft revises.
+fn revised_by(board: &Board, id: &CardId) -> Option<CardId> {
+    Some(board.cards.get(id)?.draft.as_ref()?.revises.as_ref()?.card.clone())
+}
+
+/// What a role said that could not be read as its answer; kept beside the log.
+pub(super) fn refused_reply(app: &App, card: &Card) -> Option<String> {
+    let error = card.error.as_ref().filter(|error| error.reply.is_some())?;
+    // The name follows from the job: no outcome names another file.
+    let path = app.settings.board.state_dir.join("logs").join(format!("{}.reply.md", error.job?));
+    let mut bytes = Vec::new();
+    std::fs::File::open(path).ok()?.take(MAX_REPLY_BYTES).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// `POST /karten/{id}/parent`
@@ -306,39 +348,6 @@ fn attachment(name: &str, text: String) -> Response {
     let disposition = disposition.unwrap_or(HeaderValue::from_static("attachment"));
     headers.insert(header::CONTENT_DISPOSITION, disposition);
     response
-}
-
-/// `GET /karten/neu`
-pub(crate) async fn new(State(app): State<Arc<App>>, ctx: Ctx) -> Result<Response, Problem> {
-    blocking(&app, move |app| {
-        let world = app.world()?;
-        let context = minijinja::context! {
-            frame => Serde(frame(app, &ctx, &world)),
-            max_title => board_core::model::card::MAX_TITLE_CHARS,
-        };
-        html(app, "new.html", context)
-    })
-    .await
-}
-
-/// `POST /karten/neu`
-pub(crate) async fn create(
-    State(app): State<Arc<App>>,
-    ctx: Ctx,
-    FormBody(form): FormBody<TEXT_BODY_CAP>,
-) -> Result<Response, Problem> {
-    let ctx = ctx.with_form(&form);
-    blocking(&app, move |app| do_create(app, &ctx, &form).map_err(|problem| problem.form(form.0.clone())))
-        .await
-}
-
-fn do_create(app: &App, ctx: &Ctx, form: &Form) -> Result<Response, Problem> {
-    if form.get("kind").is_some_and(|kind| kind != Phase::Idee.id()) {
-        return Err(Problem::new(422, "invalid").field("kind").detail_key("problem.kind", &[]));
-    }
-    let title = form.text("title").unwrap_or_default();
-    let done = change::create_idea(app, ctx, &title, form.get("text").unwrap_or_default())?;
-    Ok(see_other(&format!("/karten/{}", done.applied.card)))
 }
 
 #[cfg(test)]

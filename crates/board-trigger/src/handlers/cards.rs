@@ -15,22 +15,10 @@ use super::{blocking, card_id};
 use crate::app::App;
 use crate::change::{self, Ask, Done, Wanted};
 use crate::middleware::Ctx;
-use crate::reply::{JsonBody, Problem, TEXT_BODY_CAP, json_response, json_with_etag};
+use crate::reply::{JsonBody, Problem, json_response, json_with_etag};
 use crate::view::board::card_rev;
 use crate::view::card::CardJson;
 use crate::world::World;
-
-/// A new card.
-#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct NewCard {
-    /// Its title, 1 to 200 characters.
-    title: String,
-    /// Its text, Markdown.
-    text: String,
-    /// `idee`; intents and questions are written in the editor.
-    kind: Option<String>,
-}
 
 /// A move.
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
@@ -149,12 +137,22 @@ fn done_json(app: &App, world: &World, done: &Done) -> DoneJson {
 }
 
 /// 202 with a job, else 200; the `ETag` is that of the card.
-fn answer(app: &App, done: &Done) -> Result<Response, Problem> {
+pub(super) fn answer(app: &App, done: &Done) -> Result<Response, Problem> {
     let world = app.world_of(&[&done.applied.card])?;
     let status = if done.applied.job.is_some() { StatusCode::ACCEPTED } else { StatusCode::OK };
-    let mut response = json_response(status, &done_json(app, &world, done))?;
+    answer_with(app, &world, status, done)
+}
+
+/// The same with this status.
+pub(super) fn answer_with(
+    app: &App,
+    world: &World,
+    status: StatusCode,
+    done: &Done,
+) -> Result<Response, Problem> {
+    let mut response = json_response(status, &done_json(app, world, done))?;
     if let Some(card) = world.card(&done.applied.card) {
-        response.headers_mut().insert(header::ETAG, crate::reply::etag(card_rev(&world, card)));
+        response.headers_mut().insert(header::ETAG, crate::reply::etag(card_rev(world, card)));
     }
     Ok(response)
 }
@@ -172,7 +170,7 @@ async fn call(
         reason: body.reason,
         note: body.note,
         confirm: body.confirm.unwrap_or(false),
-        rev: None,
+        ..Ask::default()
     };
     blocking(&app, move |app| {
         let done = change::on_card(app, &ctx, &id, wanted, &ask)?;
@@ -207,35 +205,6 @@ pub(crate) async fn get(
         }
         let card = change::known(&world, &id)?;
         json_with_etag(&ctx, card_rev(&world, card), &crate::view::card::json(&world, card, &app.policy))
-    })
-    .await
-}
-
-/// A new idea.
-#[utoipa::path(post, path = "/api/board/cards", tag = "cards", request_body = NewCard, responses(
-    (status = 201, body = CardJson, headers(("Location" = String))), (status = 422, description = "invalid"),
-))]
-pub(crate) async fn create(
-    State(app): State<Arc<App>>,
-    ctx: Ctx,
-    JsonBody(body): JsonBody<NewCard, TEXT_BODY_CAP>,
-) -> Result<Response, Problem> {
-    if body.kind.as_deref().is_some_and(|kind| kind != Phase::Idee.id()) {
-        return Err(Problem::new(422, "invalid").field("kind").detail_key("problem.kind", &[]));
-    }
-    blocking(&app, move |app| {
-        let done = change::create_idea(app, &ctx, &body.title, &body.text)?;
-        let world = app.world_of(&[&done.applied.card])?;
-        let card = change::known(&world, &done.applied.card)?;
-        let mut response =
-            json_response(StatusCode::CREATED, &crate::view::card::json(&world, card, &app.policy))?;
-        let location = format!("/api/board/cards/{}", card.id);
-        let headers = response.headers_mut();
-        if let Ok(location) = HeaderValue::from_str(&location) {
-            headers.insert(header::LOCATION, location);
-        }
-        headers.insert(header::ETAG, crate::reply::etag(card_rev(&world, card)));
-        Ok(response)
     })
     .await
 }
@@ -298,7 +267,11 @@ calls! {
     archive = "/api/board/cards/{id}/archive", Wanted::Event(EventKind::Archived);
     /// Brings a card back from the archive, or a deleted idea or draft.
     restore = "/api/board/cards/{id}/restore", Wanted::Restore;
-    /// Has the planner try the round again.
+    /// Works an idea out with the planner; the draft that begins is the answer's card.
+    plan = "/api/board/cards/{id}/plan", Wanted::Event(EventKind::PlannedOut);
+    /// Has the planner revise an intent that came back with feedback; the draft is the answer's card.
+    revise = "/api/board/cards/{id}/revise", Wanted::Event(EventKind::Revised);
+    /// Has the planner try the round again; a revision works from the intent as it is now.
     draft_retry = "/api/board/cards/{id}/draft-retry", Wanted::Event(EventKind::DraftRetried);
 }
 

@@ -3,10 +3,14 @@ pub(crate) mod assets;
 pub(crate) mod board;
 pub(crate) mod card_pages;
 pub(crate) mod cards;
+pub(crate) mod draft_pages;
+pub(crate) mod drafts;
 pub(crate) mod events;
 pub(crate) mod jobs;
 pub(crate) mod pages;
 pub(crate) mod settings;
+pub(crate) mod text_pages;
+pub(crate) mod texts;
 
 use std::sync::Arc;
 
@@ -49,8 +53,48 @@ pub(crate) fn card_id(text: &str) -> Result<CardId, Problem> {
 /// # Errors
 /// If the template has a fault.
 pub(crate) fn html(app: &App, template: &str, context: Value) -> Result<Response, Problem> {
+    html_with(app, StatusCode::OK, template, context)
+}
+
+/// A page with this status.
+///
+/// # Errors
+/// If the template has a fault.
+pub(crate) fn html_with(
+    app: &App,
+    status: StatusCode,
+    template: &str,
+    context: Value,
+) -> Result<Response, Problem> {
     let page = app.pages.render(template, context)?;
-    Ok((StatusCode::OK, [(header::CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response())
+    Ok((status, [(header::CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response())
+}
+
+/// Why a form was refused, for the page that shows it again with everything that was typed.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct Failed {
+    title: String,
+    detail: Option<String>,
+    field: Option<&'static str>,
+}
+
+impl Failed {
+    /// Whether the form's own page says this, at the field that it is about.
+    fn is_for(problem: &Problem) -> bool {
+        matches!(problem.status, 409 | 412 | 422)
+    }
+
+    fn status(problem: &Problem) -> StatusCode {
+        StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    fn new(problem: &Problem, language: board_core::edge::settings::Language) -> Failed {
+        let field = match problem.code {
+            "taken" => Some("slug"),
+            _ => problem.wrong_field(),
+        };
+        Failed { title: problem.title(language), detail: problem.sentence(language), field }
+    }
 }
 
 /// The frame of a page with what the whole board has to say.

@@ -11,7 +11,8 @@ use super::phase_label;
 use crate::i18n::t;
 
 /// Fields of a form that are not shown again as something to type.
-pub(crate) const HIDDEN_FIELDS: &[&str] = &["event", "key", "rev", "zu"];
+pub(crate) const HIDDEN_FIELDS: &[&str] =
+    &["event", "key", "rev", "zu", "was", "als", "round", "base_blob", "antwort"];
 
 /// Events whose button says what will follow, for the tests of the catalogue.
 #[cfg(test)]
@@ -37,6 +38,11 @@ pub(crate) const HINTED: &[EventKind] = &[
     EventKind::Deleted,
     EventKind::Undone,
     EventKind::DraftRetried,
+    EventKind::PlannedOut,
+    EventKind::Revised,
+    EventKind::DocumentWritten,
+    EventKind::ProposalAccepted,
+    EventKind::Answered,
 ];
 
 /// What an event wants besides the click.
@@ -49,6 +55,20 @@ pub(crate) enum Needs {
     Reason,
     /// A note, which may be empty.
     Note,
+    /// The slug of the intent that it becomes.
+    Slug,
+    /// An answer: an option, a text, or both.
+    Answer,
+}
+
+impl Needs {
+    /// Whether a move to a phase says all that is needed, with a reason or a note at most.
+    fn fits_a_move(self) -> bool {
+        match self {
+            Needs::Nothing | Needs::Reason | Needs::Note => true,
+            Needs::Slug | Needs::Answer => false,
+        }
+    }
 }
 
 /// One thing that can be done.
@@ -70,7 +90,7 @@ pub(crate) struct Action {
     /// Id of the event, which the form sends.
     pub(crate) event: &'static str,
     /// What the button says.
-    pub(crate) label: &'static str,
+    pub(crate) label: String,
     /// What will follow.
     pub(crate) hint: String,
     /// What it wants.
@@ -79,7 +99,7 @@ pub(crate) struct Action {
     pub(crate) tone: &'static str,
 }
 
-/// What an event wants; none for those that have no button here: they carry text of their own.
+/// What an event wants; none for those that no operator causes on a card that is there.
 pub(crate) fn needs(event: EventKind) -> Option<Needs> {
     match event {
         EventKind::DoneOutside | EventKind::AcceptedByHand | EventKind::TakenBack => Some(Needs::Reason),
@@ -99,22 +119,21 @@ pub(crate) fn needs(event: EventKind) -> Option<Needs> {
         | EventKind::Archived
         | EventKind::BroughtBack
         | EventKind::Deleted
-        | EventKind::Undone => Some(Needs::Nothing),
-        EventKind::IdeaCreated
-        | EventKind::DocumentWritten
-        | EventKind::DraftCreated
+        | EventKind::Undone
         | EventKind::PlannedOut
+        | EventKind::Revised => Some(Needs::Nothing),
+        EventKind::DocumentWritten | EventKind::ProposalAccepted => Some(Needs::Slug),
+        EventKind::Answered => Some(Needs::Answer),
+        EventKind::IdeaCreated
+        | EventKind::DraftCreated
         | EventKind::Question
         | EventKind::IntentProposed
         | EventKind::DraftFailed
-        | EventKind::Answered
-        | EventKind::ProposalAccepted
         | EventKind::Built
         | EventKind::BuildEnded
         | EventKind::ReviewedReady
         | EventKind::ReviewedBack
         | EventKind::ReviewFailed
-        | EventKind::Revised
         | EventKind::Reported
         | EventKind::ResearchFailed
         | EventKind::ChildrenWritten
@@ -149,14 +168,17 @@ pub(crate) fn target(card: &Card, event: EventKind) -> Option<Phase> {
 
 /// The events by which a move leads to `to`.
 pub(crate) fn moves_to(board: &Board, card: &Card, to: Phase) -> Vec<EventKind> {
-    events(board, card).into_iter().filter(|event| target(card, *event) == Some(to)).collect()
+    let fits = |event: &EventKind| needs(*event).is_some_and(Needs::fits_a_move);
+    let events = events(board, card).into_iter().filter(fits);
+    events.filter(|event| target(card, *event) == Some(to)).collect()
 }
 
 /// The phases that a move can lead to, each once, in the order of the table.
 pub(crate) fn allowed(board: &Board, card: &Card) -> Vec<&'static str> {
     let mut out = Vec::new();
     for event in events(board, card) {
-        if let Some(to) = target(card, event).map(Phase::id)
+        if needs(event).is_some_and(Needs::fits_a_move)
+            && let Some(to) = target(card, event).map(Phase::id)
             && !out.contains(&to)
         {
             out.push(to);
@@ -179,6 +201,11 @@ pub(crate) fn call(card: &Card, event: EventKind) -> Call {
         EventKind::Archived => named("archive"),
         EventKind::BroughtBack => named("restore"),
         EventKind::DraftRetried => named("draft-retry"),
+        EventKind::Answered => named("draft-answer"),
+        EventKind::PlannedOut => named("plan"),
+        EventKind::Revised => named("revise"),
+        EventKind::DocumentWritten => named("to-intent"),
+        EventKind::ProposalAccepted => named("accept-slug"),
         EventKind::Deleted => ("DELETE", base),
         EventKind::StartedAfresh
         | EventKind::ReviewRetried
@@ -209,9 +236,11 @@ pub(crate) fn retry(board: &Board, card: &Card) -> Option<EventKind> {
 
 /// The buttons of a card's page.
 pub(crate) fn buttons(board: &Board, card: &Card, undo_seconds: u32, language: Language) -> Vec<Action> {
-    let label = |event: EventKind| match language {
-        Language::De => event.label_de(),
-        Language::En => event.label_en(),
+    let label = |event: EventKind| match (event, language) {
+        // Of an idea; the history says it of every text.
+        (EventKind::DocumentWritten, _) => t(language, "card.as-intent", &[]),
+        (_, Language::De) => event.label_de().to_owned(),
+        (_, Language::En) => event.label_en().to_owned(),
     };
     let mut main = true;
     events(board, card)
@@ -302,7 +331,10 @@ mod tests {
                     let to = Phase::from_id(to).unwrap();
                     assert!(!moves_to(&board, &card, to).is_empty());
                 }
-                assert!(calls(&board, &card).iter().filter_map(|c| c.to).all(|to| allowed.contains(&to)));
+                for call in calls(&board, &card) {
+                    let moves = needs(event_of(call.event).unwrap()).is_some_and(Needs::fits_a_move);
+                    assert!(!moves || call.to.is_none_or(|to| allowed.contains(&to)), "{call:?}");
+                }
             }
         }
     }

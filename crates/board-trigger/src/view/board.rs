@@ -358,6 +358,8 @@ fn running(world: &World, card: &Card, job: &board_core::model::job::Job, langua
 pub(crate) struct Tile {
     #[serde(flatten)]
     summary: Summary,
+    /// The page of the card.
+    href: String,
     /// Allowed targets, separated by blanks.
     to: String,
     source_label: String,
@@ -399,6 +401,10 @@ fn tile(world: &World, summary: Summary, language: Language) -> Tile {
     let label = phase_label(phase, language);
     let alone = phase.column().map(|column| column_label(column, language));
     Tile {
+        href: match summary.id.parse::<CardId>() {
+            Ok(id) => crate::route::page_of(&id),
+            Err(_) => format!("/karten/{}", summary.id),
+        },
         to: summary.allowed.join(" "),
         source_label: t(language, &format!("source.{}", summary.source), &[]),
         phase_label: label,

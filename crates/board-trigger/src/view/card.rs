@@ -1,9 +1,10 @@
 //! A card in full, as JSON and as a page.
 use board_core::edge::settings::Language;
 use board_core::model::board::{Board, Policy};
-use board_core::model::card::{Card, CardId, Step};
+use board_core::model::card::{Card, CardId, Source, Step};
 use board_core::model::fanout::ChildState;
-use board_core::model::job::{JobType, Speaker};
+use board_core::model::job::{JobType, Speaker, Turn};
+use board_core::model::marker::draft::ProposedIntent;
 use board_core::model::marker::review::Decision;
 use board_core::model::phase::Phase;
 use board_core::model::profile::RoleName;
@@ -56,6 +57,14 @@ pub(crate) struct CardJson {
     pub(crate) draft_round: Option<u32>,
     /// Of a draft: the conversation.
     pub(crate) draft_conversation: Vec<TurnJson>,
+    /// Of a draft: a proposal that could not be written; it can be taken under another slug.
+    pub(crate) proposal: Option<ProposalJson>,
+    /// Of a draft: the idea that it works out.
+    pub(crate) from_idea: Option<String>,
+    /// Of a draft: the card whose intent it revises.
+    pub(crate) revises: Option<String>,
+    /// A text of the editor that is not in the repository yet.
+    pub(crate) order: Option<OrderJson>,
     /// Why it failed.
     pub(crate) error: Option<ErrorJson>,
     /// The profile that its work runs with.
@@ -74,6 +83,8 @@ pub(crate) struct CardJson {
     pub(crate) reports: Vec<ReportJson>,
     /// Path of its document.
     pub(crate) document: Option<String>,
+    /// What its document holds, as a hash: the `base_blob` of an edit.
+    pub(crate) document_blob: Option<String>,
     /// Its document is gone.
     pub(crate) file_missing: bool,
     /// Text of an idea.
@@ -84,6 +95,36 @@ pub(crate) struct CardJson {
     pub(crate) archived_from: Option<&'static str>,
     /// Transitions, oldest first.
     pub(crate) history: Vec<StepJson>,
+}
+
+/// An intent that the planner proposed.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(crate) struct ProposalJson {
+    /// The slug that was taken.
+    pub(crate) slug: String,
+    /// The profile that it asks for.
+    pub(crate) profile: Option<String>,
+    /// Why this one.
+    pub(crate) reason: Option<String>,
+    /// The iterations that it asks for.
+    pub(crate) iterations: Option<u32>,
+    /// The whole document.
+    pub(crate) text: String,
+}
+
+/// A text that the watcher is to write.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(crate) struct OrderJson {
+    /// The document.
+    pub(crate) path: String,
+    /// The text.
+    pub(crate) text: String,
+    /// Who wrote it.
+    pub(crate) by: String,
+    /// When.
+    pub(crate) at: String,
+    /// Why it cannot be written, once that is so: it waits for the operator then.
+    pub(crate) conflict: Option<String>,
 }
 
 /// A job of a card.
@@ -207,11 +248,9 @@ impl From<&Step> for StepJson {
 pub(crate) fn role_of(card: &Card) -> RoleName {
     match (card.job.as_ref().map(|job| job.kind), card.source) {
         (Some(kind), _) => kind.role(),
-        (None, board_core::model::card::Source::Research) => RoleName::Researcher,
-        (None, board_core::model::card::Source::Draft) => RoleName::Planner,
-        (None, board_core::model::card::Source::Intent | board_core::model::card::Source::Idea) => {
-            RoleName::Builder
-        }
+        (None, Source::Research) => RoleName::Researcher,
+        (None, Source::Draft) => RoleName::Planner,
+        (None, Source::Intent | Source::Idea) => RoleName::Builder,
     }
 }
 
@@ -261,8 +300,18 @@ pub(crate) fn json(world: &World, card: &Card, policy: &Policy) -> CardJson {
         open_draft: card.open_draft.as_ref().map(ToString::to_string),
         draft_round: draft.map(|draft| draft.round),
         draft_conversation: draft
-            .map(|draft| draft.conversation.iter().map(turn).collect())
+            .map(|draft| draft.conversation.iter().map(TurnJson::from).collect())
             .unwrap_or_default(),
+        proposal: draft.and_then(|draft| draft.proposal.as_ref()).map(ProposalJson::from),
+        from_idea: draft.and_then(|draft| draft.from_idea.as_ref()).map(ToString::to_string),
+        revises: draft.and_then(|draft| draft.revises.as_ref()).map(|revises| revises.card.to_string()),
+        order: card.order.as_ref().map(|order| OrderJson {
+            path: order.path.clone(),
+            text: order.text.clone(),
+            by: order.mark.by.clone(),
+            at: order.mark.at.to_string(),
+            conflict: order.conflict.clone(),
+        }),
         error: card.error.as_ref().map(|error| ErrorJson {
             result: error.result.id(),
             sentence: error.sentence.clone(),
@@ -290,6 +339,7 @@ pub(crate) fn json(world: &World, card: &Card, policy: &Policy) -> CardJson {
             })
             .collect(),
         document: card.document_path(),
+        document_blob: world.documents.blob(&card.id).map(ToOwned::to_owned),
         file_missing: world.is_missing(card),
         text: (!card.text.is_empty()).then(|| card.text.clone()),
         note: card.note.clone(),
@@ -298,17 +348,31 @@ pub(crate) fn json(world: &World, card: &Card, policy: &Policy) -> CardJson {
     }
 }
 
-fn turn(turn: &board_core::model::job::Turn) -> TurnJson {
-    TurnJson {
-        who: match turn.who {
-            Speaker::Operator => "operator",
-            Speaker::Planner => "planner",
-            Speaker::Board => "board",
-        },
-        at: turn.at.to_string(),
-        text: turn.text.clone(),
-        options: turn.options.clone(),
-        chosen: turn.chosen.clone(),
+impl From<&Turn> for TurnJson {
+    fn from(turn: &Turn) -> Self {
+        TurnJson {
+            who: match turn.who {
+                Speaker::Operator => "operator",
+                Speaker::Planner => "planner",
+                Speaker::Board => "board",
+            },
+            at: turn.at.to_string(),
+            text: turn.text.clone(),
+            options: turn.options.clone(),
+            chosen: turn.chosen.clone(),
+        }
+    }
+}
+
+impl From<&ProposedIntent> for ProposalJson {
+    fn from(intent: &ProposedIntent) -> Self {
+        ProposalJson {
+            slug: intent.slug.to_string(),
+            profile: intent.profile.as_ref().map(|asked| asked.profile.clone()),
+            reason: intent.profile.as_ref().map(|asked| asked.reason.clone()),
+            iterations: intent.iterations,
+            text: intent.body.clone(),
+        }
     }
 }
 
@@ -391,6 +455,7 @@ pub(crate) struct CardPage {
     chosen_profile: Option<String>,
     chosen_iterations: Option<u32>,
     takes_choice: bool,
+    edits: bool,
     undo_until: Option<String>,
     has_diff: bool,
     intent_changed: bool,
@@ -433,6 +498,7 @@ pub(crate) fn page(
         chosen_profile: card.choice.profile.clone(),
         chosen_iterations: card.choice.iterations,
         takes_choice: card.source.has_document() && card.phase.work().is_none(),
+        edits: edits(card),
         undo_until: parked.map(|parked| parked.not_before.to_string()),
         has_diff: build.is_some_and(|build| build.check_commit.is_some()),
         intent_changed: build.is_some_and(|build| {
@@ -442,6 +508,16 @@ pub(crate) fn page(
         saved_refs: build.map(|build| build.saved_refs.clone()).unwrap_or_default(),
         merge: merge_commands(card),
         card: json,
+    }
+}
+
+/// Whether the card's text can be edited now.
+fn edits(card: &Card) -> bool {
+    let rests = card.order.is_none() && card.applying.is_none();
+    match card.source {
+        Source::Intent | Source::Research => rests && card.parked.is_none() && !card.file_missing,
+        Source::Idea => rests && card.open_draft.is_none(),
+        Source::Draft => false,
     }
 }
 
@@ -463,6 +539,7 @@ fn history_line(step: &Step, language: Language) -> HistoryLine {
             match step.event.as_str() {
                 "profile_chosen" => "history.profile",
                 "read" => "history.read",
+                "edited" => "history.edited",
                 "linked" | "unlinked" | "parent" => "history.link",
                 _ => "history.other",
             },

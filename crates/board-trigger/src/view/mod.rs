@@ -123,6 +123,7 @@ pub(crate) fn problem_page(
     let context = minijinja::context! {
         frame => minijinja::value::Serde(Frame::new(app, language, who, uri)),
         status => problem.status,
+        code => problem.code,
         title => problem.title(language),
         detail => problem.sentence(language),
         job => problem.blocking_job().map(|job| job.to_string()),

@@ -16,6 +16,9 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("board.html", include_str!("../../templates/board.html")),
     ("card.html", include_str!("../../templates/card.html")),
     ("columns.html", include_str!("../../templates/columns.html")),
+    ("conflict.html", include_str!("../../templates/conflict.html")),
+    ("draft-new.html", include_str!("../../templates/draft-new.html")),
+    ("draft.html", include_str!("../../templates/draft.html")),
     ("help.html", include_str!("../../templates/help.html")),
     ("job.html", include_str!("../../templates/job.html")),
     ("jobs.html", include_str!("../../templates/jobs.html")),
@@ -24,6 +27,7 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("new.html", include_str!("../../templates/new.html")),
     ("problem.html", include_str!("../../templates/problem.html")),
     ("system.html", include_str!("../../templates/system.html")),
+    ("text.html", include_str!("../../templates/text.html")),
 ];
 
 /// The templates, ready to render.

@@ -8,7 +8,12 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use board_core::edge::clock;
 use board_core::edge::settings::{DirectoryCheck, Settings};
+use board_core::edge::store::Store;
+use board_core::model::board::{Board, Policy};
+use board_core::model::card::CardId;
+use board_core::model::outcome::{Outcome, Produced, RunResult};
 use board_trigger::{Address, Hooks, Stop, run};
 use serde_json::Value;
 
@@ -23,6 +28,7 @@ pub(crate) struct House {
     dir: tempfile::TempDir,
     stop: Stop,
     thread: Option<JoinHandle<anyhow::Result<()>>>,
+    policy: Policy,
     pub(crate) address: Address,
 }
 
@@ -110,6 +116,7 @@ impl House {
         .replace('@', &dir.path().display().to_string());
         let settings =
             Settings::load_from_str(&dir.path().join("config.toml"), &text, DirectoryCheck::Check).unwrap();
+        let policy = settings.policy();
         let (stop, (tell, told)) = (Stop::new(), mpsc::channel());
         let hooks = Hooks::embedded(stop.clone(), move |address| tell.send(address.clone()).unwrap());
         let thread = std::thread::spawn(move || run(settings, hooks));
@@ -117,7 +124,7 @@ impl House {
             Ok(address) => address,
             Err(_) => panic!("the trigger did not start: {:?}", thread.join()),
         };
-        House { dir, stop, thread: Some(thread), address }
+        House { dir, stop, thread: Some(thread), policy, address }
     }
 
     /// git as the operator.
@@ -181,6 +188,47 @@ impl House {
     /// A POST of JSON with the token.
     pub(crate) fn post(&self, path: &str, body: &str) -> Reply {
         self.ask(&format!("POST {path}"), "", body)
+    }
+
+    /// A form as a browser posts it, with the token.
+    pub(crate) fn form(&self, path: &str, fields: &[(&str, &str)]) -> Reply {
+        let spell = |text: &str| -> String {
+            text.bytes()
+                .map(|byte| match byte {
+                    b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
+                    _ => format!("%{byte:02X}"),
+                })
+                .collect()
+        };
+        let pairs: Vec<String> =
+            fields.iter().map(|(name, value)| format!("{}={}", spell(name), spell(value))).collect();
+        let body = pairs.join("&");
+        let (host, token) = (self.tcp(), self.token());
+        self.raw(&format!(
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\
+             Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        ))
+    }
+
+    /// Changes the state as another daemon does.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Board) -> T) -> T {
+        let (store, _) = Store::init(&self.state()).unwrap();
+        store.update(|board| Ok::<_, std::convert::Infallible>(change(board))).unwrap()
+    }
+
+    /// What the configuration says, for changes that need it.
+    pub(crate) fn policy(&self) -> Policy {
+        self.policy.clone()
+    }
+
+    /// The current run of a card ends with this answer of its role, and the watcher applies it.
+    pub(crate) fn answer_of_role(&self, card: &str, produced: Produced) {
+        let (id, policy): (CardId, Policy) = (card.parse().unwrap(), self.policy());
+        self.change(|board| {
+            let outcome = outcome(board, &id, Some(produced));
+            board.apply_outcome(&outcome, &[], &clock::stamp("board"), &policy).unwrap();
+        });
     }
 
     /// Names of all job files of a directory of the queue, at any depth.
@@ -261,6 +309,15 @@ fn parse(bytes: &[u8]) -> Reply {
         }
     }
     Reply { status, head, body }
+}
+
+/// What the current run of a card left; without an answer it failed.
+pub(crate) fn outcome(board: &Board, card: &CardId, produced: Option<Produced>) -> Outcome {
+    let job = board.cards[card].current_job().unwrap();
+    let result = if produced.is_some() { RunResult::Succeeded } else { RunResult::Failed };
+    let mut outcome = Outcome::without_run(job, result, "so ist es", clock::now());
+    outcome.produced = produced;
+    outcome
 }
 
 /// Sockets that can be given up on.

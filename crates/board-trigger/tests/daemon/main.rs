@@ -4,5 +4,8 @@
 
 mod changes;
 mod checks;
+mod drafts;
 mod house;
+mod reach;
 mod reading;
+mod texts;

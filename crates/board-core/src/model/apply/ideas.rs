@@ -40,17 +40,23 @@ impl Board {
     /// Brings a deleted idea or draft back: as it was, or as a failed draft if a round ran.
     ///
     /// # Errors
-    /// [`Refusal::UnknownCard`] if nothing of this id was deleted within the window, [`Refusal::InDraft`]
-    /// if its idea or card has another draft by now.
+    /// [`Refusal::UnknownCard`] if nothing of this id was deleted within the window, [`Refusal::NotAllowed`] if it
+    /// is back already, [`Refusal::InDraft`] if its idea or card has another draft by now.
     pub fn restore(&mut self, id: &CardId, stamp: &Stamp) -> Result<Applied, Refusal> {
         if let Some(answer) = self.repeated(EventKind::Restored, stamp) {
             return Ok(answer);
         }
-        let at = self
-            .deleted
-            .iter()
-            .rposition(|deleted| deleted.card.id == *id)
-            .ok_or_else(|| Refusal::UnknownCard(id.clone()))?;
+        let at = self.deleted.iter().rposition(|deleted| deleted.card.id == *id);
+        let at = at.ok_or_else(|| match self.cards.get(id) {
+            // Somebody else brought it back.
+            Some(card) => Refusal::NotAllowed {
+                event: EventKind::Restored,
+                phase: card.phase,
+                allowed: self.allowed(card),
+                job: card.current_job().map(|job| job.reference()),
+            },
+            None => Refusal::UnknownCard(id.clone()),
+        })?;
         let mut card = self.deleted[at].card.clone();
         let draft = card.draft.as_ref();
         let outer = draft
