@@ -13,6 +13,25 @@ fn health_is_answered_before_every_check_and_says_nothing() {
 }
 
 #[test]
+fn without_the_token_there_is_a_page_that_says_where_it_is_and_looks_like_one() {
+    let house = House::open();
+    let get = |path: &str| {
+        house.raw(&format!(
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nAccept: text/html\r\nConnection: close\r\n\r\n",
+            house.tcp()
+        ))
+    };
+    let page = get("/");
+    assert_eq!(page.status, 401);
+    assert!(page.text().contains("open.token"), "{}", page.text());
+    let text = page.text();
+    let at = text.find("/assets/").unwrap();
+    let style = &text[at..at + text[at..].find('"').unwrap()];
+    assert_eq!(get(style).status, 200, "{style}");
+    assert_eq!(get("/assets/../api/board").status, 404);
+}
+
+#[test]
 fn t8_another_host_is_misdirected_before_anything_else() {
     let house = House::open();
     let (own, token) = (house.tcp(), house.token());

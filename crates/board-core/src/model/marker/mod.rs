@@ -342,4 +342,25 @@ mod tests {
         assert!(matches!(reply("---\na: b\n---\n"), MarkerError::BadHeader { .. }));
         assert!(matches!(reply("\n"), MarkerError::Empty { .. }));
     }
+
+    #[test]
+    fn the_blocks_in_the_document_for_agents_are_what_is_read() {
+        let document = include_str!("../../../../../docs/agent.md");
+        let blocks: Vec<&str> = document
+            .split("```")
+            .filter(|part| part.trim_start().starts_with("==="))
+            .map(str::trim)
+            .collect();
+        let rules = ReplyRules { profiles: &[], iteration_cap: 20 };
+        assert_eq!(blocks.len(), 4);
+        let review = review::parse(blocks[0], "9b1d7c3e5f70214a6c8e0d2b4f6a8c0e1d3b5f79").unwrap();
+        assert_eq!(review.decision, Decision::Back);
+        let job = "0198c0de-2000-7000-8000-000000000003".parse().unwrap();
+        assert!(research::parse(blocks[1], &job).unwrap().report.contains("SQLite"));
+        let DraftReply::Question(question) = draft::parse(blocks[2], &rules).unwrap() else {
+            panic!("{}", blocks[2])
+        };
+        assert_eq!(question.options.len(), 2);
+        assert!(matches!(draft::parse(blocks[3], &rules).unwrap(), DraftReply::Intent(_)));
+    }
 }
