@@ -1,4 +1,5 @@
 //! The oneshot worker: it takes one job from its lane, runs the agent in a sandbox, leaves an outcome.
+pub mod check;
 mod leftovers;
 pub mod limits;
 pub mod lines;

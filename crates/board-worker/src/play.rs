@@ -35,7 +35,7 @@ use crate::words::{Language, pick};
 /// `PATH` of a run; a program elsewhere is named by its path.
 pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin";
 /// The sandbox's program.
-const BUBBLEWRAP: &str = "bwrap";
+pub(crate) const BUBBLEWRAP: &str = "bwrap";
 
 /// What a role shows its agent.
 #[derive(Debug, Default)]
@@ -400,7 +400,7 @@ pub(crate) fn sandbox_lock(state_dir: &Path, slot: &str) -> PathBuf {
 }
 
 /// The reader of a runtime.
-fn adapter(runtime: &Runtime, run: &RunSpec) -> Box<dyn Adapter> {
+pub(crate) fn adapter(runtime: &Runtime, run: &RunSpec) -> Box<dyn Adapter> {
     match (runtime.kind, runtime.events) {
         (RuntimeKind::Command, EventsFormat::Text) => Box::new(Text::default()),
         (RuntimeKind::Command, EventsFormat::Codex) => Box::new(Spoken(Codex::default())),
