@@ -209,6 +209,9 @@ fn settings(role: RoleName) -> Value {
         "general": {"enableAutoUpdate": false, "disableAutoUpdate": true},
         "privacy": {"usageStatisticsEnabled": false},
         "telemetry": {"enabled": false},
+        // Agents of its own would work in calls that no event tells of, beyond every limit.
+        "experimental": {"enableAgents": false, "skills": role == RoleName::Builder},
+        "tools": {"exclude": ["invoke_agent"]},
     });
     match role {
         RoleName::Builder => {}
@@ -220,7 +223,7 @@ fn settings(role: RoleName) -> Value {
             });
             settings["mcp"] = json!({"allowed": []});
             settings["hooksConfig"] = json!({"enabled": false});
-            settings["experimental"] = json!({"skills": false});
+            settings["tools"]["exclude"] = json!(["invoke_agent", "google_web_search", "web_fetch"]);
         }
     }
     settings

@@ -226,10 +226,13 @@ fn config(role: RoleName, configured: &str) -> Value {
     config.insert("share".to_owned(), json!("disabled"));
     // Its own git repository of every step; the wrapper makes the commit.
     config.insert("snapshot".to_owned(), Value::Bool(false));
+    // Agents of its own („task“) would work in steps that no event tells of, beyond every limit.
     let permission = match role {
-        RoleName::Builder => json!({"edit": "allow", "bash": "allow", "external_directory": "deny"}),
+        RoleName::Builder => {
+            json!({"edit": "allow", "bash": "allow", "task": "deny", "external_directory": "deny"})
+        }
         RoleName::Reviewer | RoleName::Researcher => json!({
-            "edit": "deny", "bash": "deny", "webfetch": "deny", "task": "deny", "skill": "deny",
+            "edit": "deny", "bash": "deny", "webfetch": "deny", "websearch": "deny", "task": "deny", "skill": "deny",
             "external_directory": "deny"
         }),
         RoleName::Planner => json!({"*": "deny"}),
