@@ -7,6 +7,11 @@
 #   loop-*    (codex events) never stops to use tools
 #   noisy-*   prints 150,000 lines first
 #   mute-*    the reviewer gives no verdict
+# A planner's round follows from the topic's first word; the second is the slug:
+#   sofort  proposes the intent at once        frage   asks first
+#   stumm   says nothing of use until somebody writes "bitte jetzt"
+#   ewig    asks again and again               langsam works until it is stopped, once
+# A slug that the board calls taken gets "-zwei"; a revision carries the slug of its card.
 #   told-*    keeps what it was told: the builder as a file, the reviewer what it was told of its role
 set -eu
 prompt=$(cat)
@@ -62,6 +67,29 @@ review)
     ;;
 research)
     printf '%s\n' '===RESEARCH-REPORT===' "job: $BOARD_JOB_ID" '---' '# Antwort' '' 'So ist es.' '===END-RESEARCH-REPORT==='
+    ;;
+draft)
+    topic=$(printf '%s\n' "$prompt" | sed -n 's/^.*Operator: //p' | head -n 1)
+    kind=${topic%% *}
+    slug=${topic#* }
+    said=$(printf '%s\n' "$prompt" | grep -c '^Operator: ' || true)
+    own=$(printf '%s\n' "$prompt" | sed -n 's/^.*muss `\([a-z0-9-]*\)` sein.*$/\1/p' | head -n 1)
+    if [ -n "$own" ]; then
+        printf '%s\n' '===DRAFT-INTENT===' "slug: $own" '---' "# Intent: $own, überarbeitet" '' \
+            "Berichte: $(printf '%s\n' "$prompt" | grep -c 'Review-Bericht' || true)" '===END-DRAFT-INTENT==='
+        exit 0
+    fi
+    case $kind in
+    frage) [ "$said" -gt 1 ] || kind=ewig ;;
+    stumm) case $prompt in *'bitte jetzt'*) ;; *) say 'Dazu fällt mir nichts ein.'; exit 0 ;; esac ;;
+    langsam) case $prompt in *'bitte jetzt'*) ;; *) sleep 600 ;; esac ;;
+    esac
+    if [ "$kind" = ewig ]; then
+        printf '%s\n' '===DRAFT-QUESTION===' "Wie viele? ($said)" 'optionen: 10 | 25 | alle' '===END-DRAFT-QUESTION==='
+        exit 0
+    fi
+    case $prompt in *"Der Slug „$slug“ ist vergeben"*) slug=$slug-zwei ;; esac
+    printf '%s\n' '===DRAFT-INTENT===' "slug: $slug" '---' "# Intent: $slug" '' 'Ausgearbeitet.' '===END-DRAFT-INTENT==='
     ;;
 *) say "Diese Rolle spielt das Skript nicht: $BOARD_JOB_TYPE" ;;
 esac

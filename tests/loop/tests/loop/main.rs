@@ -5,7 +5,9 @@
 mod checkout;
 mod clicks;
 mod crash;
+mod drafts;
 mod drops;
 mod ends;
 mod state;
+mod texts;
 mod whole;

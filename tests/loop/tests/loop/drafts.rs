@@ -1,0 +1,167 @@
+//! From a topic to an intent with a planner that runs, and the ways that are not straight.
+
+use loop_tests::{Options, World};
+use serde_json::{Value, json};
+
+/// Begins a draft; its first word is what the scripted planner does (`agent.sh`).
+fn begin(world: &World, topic: &str) -> String {
+    let made = world.api("POST", "/drafts", Some(&json!({ "topic": topic })));
+    assert_eq!(made.status, 202, "{}", made.body);
+    made.json()["id"].as_str().unwrap().to_owned()
+}
+
+fn call(world: &World, card: &str, what: &str, body: &Value) -> Value {
+    let answer = world.api("POST", &format!("/cards/{card}/{what}"), Some(body));
+    assert!(matches!(answer.status, 200 | 202), "{what}: {} {}", answer.status, answer.body);
+    answer.json()
+}
+
+/// Waits until a draft has become this card, and returns it.
+fn became(world: &World, draft: &str, slug: &str) -> Value {
+    world.wait(&format!("{draft} as {slug}"), || {
+        let answer = world.api("GET", &format!("/cards/{draft}"), None);
+        let moved = answer
+            .head
+            .lines()
+            .any(|line| line.to_lowercase().trim() == format!("location: /api/board/cards/{slug}"));
+        (answer.status == 308 && moved).then(|| world.card(slug))
+    })
+}
+
+#[test]
+fn a_topic_becomes_an_intent_by_a_question_beside_a_build_and_one_commit_has_it_with_its_conversation() {
+    let mut world = World::new(Options { agent_seconds: "20".into(), ..Options::default() }).unwrap();
+    world.intent("slow-nebenan").unwrap();
+    world.start().unwrap();
+    assert_eq!(world.move_to("slow-nebenan", "in_umsetzung").status, 202);
+    let draft = begin(&world, "frage board-limit");
+    let asked = world.wait_phase(&draft, &["entwurf_frage"]);
+    assert_eq!(asked["draft_conversation"][1]["options"], json!(["10", "25", "alle"]));
+    call(&world, &draft, "draft-answer", &json!({ "option": "25", "answer": "mehr nie", "round": 1 }));
+    let card = became(&world, &draft, "board-limit");
+    assert_eq!((&card["phase"], &card["draft_origin"]), (&json!("geplant"), &json!(draft)));
+    assert_eq!(card["title"], "board-limit");
+    assert_eq!(world.phase("slow-nebenan"), "in_umsetzung", "the planner waits for no builder");
+    world.wait("the commit", || {
+        world
+            .git(&["log", "-1", "--format=%H", "main", "--", "docs/intent/board-limit.md"])
+            .ok()
+            .filter(|hash| !hash.is_empty())
+    });
+    let commit =
+        world.git(&["log", "-1", "--format=%H", "main", "--", "docs/intent/board-limit.md"]).unwrap();
+    let files = world.git(&["show", "--format=", "--name-only", &commit]).unwrap();
+    let files: Vec<&str> = files.lines().collect();
+    assert_eq!(
+        files,
+        ["docs/board/board-limit.entwurf.md", "docs/board/board-limit.yaml", "docs/intent/board-limit.md"]
+    );
+    let told = world.git(&["show", &format!("{commit}:docs/board/board-limit.entwurf.md")]).unwrap();
+    assert!(told.contains("Gewählt: 25") && told.contains("mehr nie"), "{told}");
+    // Nothing starts by itself.
+    assert_eq!(world.phase("board-limit"), "geplant");
+}
+
+#[test]
+fn a_slug_that_is_taken_has_two_ways_out_and_overwrites_nothing() {
+    let mut world = World::new(Options::default()).unwrap();
+    world.intent("besetzt").unwrap();
+    world.start().unwrap();
+    let draft = begin(&world, "sofort besetzt");
+    let failed = world.wait_phase(&draft, &["entwurf_fehlgeschlagen"]);
+    assert_eq!(failed["proposal"]["slug"], "besetzt");
+    assert!(failed["error"]["sentence"].as_str().unwrap().contains("vergeben"), "{failed}");
+    // The planner is told and proposes another one.
+    call(&world, &draft, "draft-retry", &json!({ "note": "nimm einen anderen" }));
+    became(&world, &draft, "besetzt-zwei");
+    // Or the operator types one.
+    let draft = begin(&world, "sofort besetzt");
+    world.wait_phase(&draft, &["entwurf_fehlgeschlagen"]);
+    let refused =
+        world.api("POST", &format!("/cards/{draft}/accept-slug"), Some(&json!({ "slug": "besetzt-zwei" })));
+    assert_eq!((refused.status, &refused.json()["code"]), (409, &json!("taken")));
+    let done = call(&world, &draft, "accept-slug", &json!({ "slug": "selbst-benannt" }));
+    assert_eq!(
+        (&done["id"], &done["phase"]),
+        (&json!("selbst-benannt"), &json!("geplant")),
+        "written within the wait"
+    );
+    assert_eq!(world.card("selbst-benannt")["draft_origin"], draft.as_str());
+    world.wait_committed();
+    let events = world.trailers("Board-Event").unwrap();
+    assert_eq!(events, ["intent_proposed", "proposal_accepted"]);
+    assert!(std::fs::read_to_string(world.path("repo/docs/intent/besetzt.md")).unwrap().contains("ergänzen"));
+}
+
+#[test]
+fn a_round_without_an_answer_fails_with_its_words_kept_and_is_tried_again_with_a_note() {
+    let mut world = World::new(Options::default()).unwrap();
+    world.start().unwrap();
+    let draft = begin(&world, "stumm spaet");
+    let failed = world.wait_phase(&draft, &["entwurf_fehlgeschlagen"]);
+    assert_eq!((&failed["error"]["result"], &failed["draft_round"]), (&json!("invalid_reply"), &json!(1)));
+    let client = world.client();
+    let page = client.send("GET", &format!("/entwuerfe/{draft}"), None).unwrap();
+    assert!(page.body.contains("Dazu fällt mir nichts ein."), "{}", page.body);
+    call(&world, &draft, "draft-retry", &json!({ "note": "bitte jetzt" }));
+    became(&world, &draft, "spaet");
+}
+
+#[test]
+fn a_draft_deleted_while_its_planner_runs_stops_it_and_comes_back_as_cancelled() {
+    let mut world = World::new(Options::default()).unwrap();
+    world.start().unwrap();
+    let draft = begin(&world, "langsam ruhig");
+    world.wait("the planner", || (!world.processes("agent.sh").is_empty()).then_some(()));
+    assert_eq!(world.api("DELETE", &format!("/cards/{draft}"), None).status, 204);
+    world.wait("the planner's end", || world.processes("agent.sh").is_empty().then_some(()));
+    assert_eq!(world.api("GET", &format!("/cards/{draft}"), None).status, 410);
+    let back = call(&world, &draft, "restore", &json!({}));
+    assert_eq!(back["phase"], "entwurf_fehlgeschlagen");
+    call(&world, &draft, "draft-retry", &json!({ "note": "bitte jetzt" }));
+    became(&world, &draft, "ruhig");
+    world.wait_committed();
+    assert_eq!(world.trailers("Board-Event").unwrap(), ["intent_proposed"]);
+}
+
+#[test]
+fn an_idea_worked_out_with_the_planner_becomes_the_intent() {
+    let mut world = World::new(Options::default()).unwrap();
+    world.start().unwrap();
+    let idea = world.api("POST", "/cards", Some(&json!({ "title": "sofort aus-idee" }))).json();
+    let idea = idea["id"].as_str().unwrap();
+    let draft = call(&world, idea, "plan", &json!({}))["id"].as_str().unwrap().to_owned();
+    became(&world, &draft, "aus-idee");
+    became(&world, idea, "aus-idee");
+}
+
+#[test]
+fn feedback_is_worked_in_with_the_planner_unless_the_file_was_changed_meanwhile() {
+    let mut world = World::new(Options::default()).unwrap();
+    world.intent("back-eins").unwrap();
+    world.start().unwrap();
+    world.move_to("back-eins", "in_umsetzung");
+    world.wait_phase("back-eins", &["planung_mit_feedback"]);
+    let draft = call(&world, "back-eins", "revise", &json!({}))["id"].as_str().unwrap().to_owned();
+    let card = became(&world, &draft, "back-eins");
+    assert_eq!((&card["phase"], &card["open_draft"]), (&json!("planung_mit_feedback"), &json!(null)));
+    let text = std::fs::read_to_string(world.path("repo/docs/intent/back-eins.md")).unwrap();
+    assert_eq!(text, "# Intent: back-eins, überarbeitet\n\nBerichte: 1\n", "with the report as context");
+    // The operator edits the file while the planner works.
+    assert_eq!(world.api("POST", "/pause", Some(&json!({ "lane": "draft" }))).status, 204);
+    let draft = call(&world, "back-eins", "revise", &json!({}))["id"].as_str().unwrap().to_owned();
+    world.write("docs/intent/back-eins.md", "# Intent: von Hand\n").unwrap();
+    assert_eq!(world.api("POST", "/resume-lanes", Some(&json!({ "lane": "draft" }))).status, 204);
+    let failed = world.wait_phase(&draft, &["entwurf_fehlgeschlagen"]);
+    assert!(failed["error"]["sentence"].as_str().unwrap().contains("inzwischen geändert"), "{failed}");
+    assert!(failed["proposal"]["text"].as_str().unwrap().contains("überarbeitet"), "the text is kept");
+    assert_eq!(
+        std::fs::read_to_string(world.path("repo/docs/intent/back-eins.md")).unwrap(),
+        "# Intent: von Hand\n"
+    );
+    // Tried again it works from what is there now.
+    call(&world, &draft, "draft-retry", &json!({}));
+    became(&world, &draft, "back-eins");
+    let text = std::fs::read_to_string(world.path("repo/docs/intent/back-eins.md")).unwrap();
+    assert!(text.contains("überarbeitet"), "{text}");
+}
