@@ -13,6 +13,9 @@ use crate::model::job::{DocumentText, DraftPayload, JobType, Payload, Revision, 
 use crate::model::marker::draft::{ProposedIntent, Question};
 use crate::model::phase::Phase;
 
+/// Longest title that a topic gives its draft, in characters.
+const MAX_DRAFT_TITLE: usize = 80;
+
 impl Board {
     /// A new draft with its first round.
     ///
@@ -63,7 +66,7 @@ impl Board {
         if open_bytes(self) + title.len() > MAX_OPEN_DRAFT_BYTES {
             return Err(drafts_full());
         }
-        let title: String = title.lines().next().unwrap_or_default().chars().take(80).collect();
+        let title = title_of(title);
         let mut card = Card::new(id.clone(), Source::Draft, title, Phase::EntwurfLaeuft, stamp.now);
         let payload =
             DraftPayload { round: draft.round, conversation: draft.conversation.clone(), revises: revision };
@@ -371,6 +374,14 @@ impl Board {
     }
 }
 
+/// The title of a draft: the first line of its topic, cut between two words.
+fn title_of(topic: &str) -> String {
+    let line = topic.lines().next().unwrap_or_default();
+    let Some((at, _)) = line.char_indices().nth(MAX_DRAFT_TITLE) else { return line.to_owned() };
+    let cut = line[..at].rsplit_once(char::is_whitespace).map_or(&line[..at], |(words, _)| words.trim_end());
+    format!("{cut} …")
+}
+
 fn no_draft() -> Refusal {
     Refusal::Fault("the card has no conversation".into())
 }
@@ -385,4 +396,19 @@ fn drafts_full() -> Refusal {
         format!("Die offenen Entwürfe füllen {MAX_OPEN_DRAFT_BYTES} Bytes; beende oder lösche zuerst einen"),
         format!("the open drafts fill {MAX_OPEN_DRAFT_BYTES} bytes; finish or delete one first"),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_the_first_line_of_the_topic_cut_between_two_words() {
+        assert_eq!(title_of("Kartenlimit\n\nZehn Karten."), "Kartenlimit");
+        let line = format!("{} ende", "w".repeat(75));
+        assert_eq!(line.chars().count(), MAX_DRAFT_TITLE);
+        assert_eq!(title_of(&line), line);
+        assert_eq!(title_of(&format!("{line}n")), format!("{} …", "w".repeat(75)));
+        assert_eq!(title_of(&"ä".repeat(81)), format!("{} …", "ä".repeat(80)));
+    }
 }
