@@ -9,6 +9,7 @@ root=$layer/root
 
 mkdir -p "$layer/upper" "$layer/work" "$root"
 mount -t overlay overlay -o "lowerdir=$base,upperdir=$layer/upper,workdir=$layer/work" "$root"
+mount -t proc proc "$root/proc"
 
 cp "$package" "$root/tmp/board-agent.deb"
 chroot "$root" dpkg --install /tmp/board-agent.deb
@@ -45,14 +46,11 @@ install -D -m 0644 "$support/config.toml" "$root/etc/board-agent/config.toml"
 install -d -m 0700 "$root/etc/credstore"
 echo 'secret-of-the-proxy-of-the-tests' >"$root/etc/credstore/board-agent.proxy-secret"
 
-drop_in() {
-    mkdir -p "$root/etc/systemd/system/$1.d"
-    printf '[Service]\n%s\n' "$2" >"$root/etc/systemd/system/$1.d/50-host.conf"
-}
-drop_in board-agent-.service 'UMask=0007'
-drop_in board-agent-watcher.service 'ReadWritePaths=/srv/repo'
-drop_in board-agent-build@.service 'ReadWritePaths=/srv/repo/.git'
-drop_in board-agent-draft@.service 'InaccessiblePaths=/srv/repo'
+# As an operator does it: what the units may do with the checkout, and that its files stay the group's.
+chroot "$root" boardctl check-config
+chroot "$root" boardctl drop-ins --install
+mkdir -p "$root/etc/systemd/system/board-agent-.service.d"
+printf '[Service]\nUMask=0007\n' >"$root/etc/systemd/system/board-agent-.service.d/two-users.conf"
 
 # What a first boot makes is made by each container's own.
 rm -rf "$root/var/lib/board-agent"

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use loop_tests::http::Answer;
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::container::Container;
+use crate::container::{Container, signal};
 use crate::root::armed_programs;
 use crate::{PATIENCE, wait_a_little};
 
@@ -138,6 +139,42 @@ END
     pub fn wait_fault(&self) {
         let taken = self.path("/opt/faults/plan.taken");
         self.wait("the planned fault", || taken.exists().then_some(()));
+    }
+
+    /// Kills the trigger, hard.
+    pub fn kill_trigger(&self) {
+        for process in self.processes_of("board-agent-trigger.service") {
+            signal(&process, Signal::SIGKILL);
+        }
+    }
+
+    /// Brings a card from wherever a crash left it to `bereit_fuer_deployment`, as the operator would.
+    ///
+    /// # Panics
+    /// If it gets stuck, or failed for any other reason than an interruption.
+    pub fn bring_home(&self, card: &str) {
+        self.wait(&format!("{card} to come home"), || {
+            let shown = self.card(card);
+            let phase = shown["phase"].as_str().unwrap_or_default().to_owned();
+            let answer = match phase.as_str() {
+                "bereit_fuer_deployment" => return Some(()),
+                "geplant" => Some(self.move_to(card, "in_umsetzung")),
+                "umsetzung_fehlgeschlagen" => {
+                    let reason = shown["error"]["result"].as_str().unwrap_or_default();
+                    // An agent that somebody else killed has failed; every other kill is an interruption.
+                    assert!(matches!(reason, "interrupted" | "failed"), "{card}: {shown}");
+                    let resumed = self.call(card, "resume");
+                    // Killed before it had a worktree there is nothing to go on with.
+                    Some(if resumed.status == 409 { self.call(card, "retry") } else { resumed })
+                }
+                "review_fehlgeschlagen" => Some(self.call(card, "retry")),
+                _ => None,
+            };
+            if let Some(answer) = answer {
+                assert!(matches!(answer.status, 202 | 409), "{phase}: {}", answer.body);
+            }
+            None
+        });
     }
 
     /// Whether the planned fault is still to come.
@@ -329,6 +366,17 @@ END
         })
     }
 
+    /// Waits until a file was put aside: rejected, or done with as nobody's current job.
+    ///
+    /// # Panics
+    /// If it is not, or without a reason.
+    pub fn wait_aside(&self, name: &str) {
+        let reason = format!("{name}.reason.json");
+        self.wait(&format!("{name} to be put aside"), || {
+            ["rejected", "done"].iter().any(|dir| self.files(dir).contains(&reason)).then_some(())
+        });
+    }
+
     /// How many runs of agents there were, by the logs that each leaves.
     pub fn runs(&self) -> usize {
         let logs = std::fs::read_dir(self.path(STATE).join("logs")).into_iter().flatten().flatten();
@@ -367,11 +415,13 @@ END
     /// # Panics
     /// If one is not.
     pub fn wait_committed(&self) {
-        self.wait("an empty outbox", || {
-            let state = self.state();
-            let open = state["outbox"].as_array().into_iter().flatten().filter(|e| e["committed"].is_null());
-            (open.count() == 0).then_some(())
-        });
+        self.wait("an empty outbox", || self.is_committed().then_some(()));
+    }
+
+    /// Whether every transition is committed.
+    pub fn is_committed(&self) -> bool {
+        let state = self.state();
+        state["outbox"].as_array().into_iter().flatten().all(|entry| !entry["committed"].is_null())
     }
 
     /// Values of a trailer on the branch, oldest commit first.

@@ -32,6 +32,8 @@ pub struct Container {
     nspawn: Option<Child>,
     /// Its PID 1, as the host counts.
     pid: i32,
+    /// Its boot, as its journal names it.
+    boot_id: String,
 }
 
 impl Container {
@@ -49,7 +51,7 @@ impl Container {
             std::fs::create_dir_all(&part).with_context(|| part.display().to_string())?;
         }
         let lock = lock(&dir.join("lock"))?;
-        Ok(Container { root, name, dir, _lock: lock, nspawn: None, pid: 0 })
+        Ok(Container { root, name, dir, _lock: lock, nspawn: None, pid: 0, boot_id: String::new() })
     }
 
     /// Boots, and waits until systemd says that it runs.
@@ -71,14 +73,17 @@ impl Container {
             }
             if let Some(pid) = init_of(nspawn) {
                 self.pid = pid;
-                let said = self.run(&["systemctl", "is-system-running"])?;
-                if matches!(said.stdout.trim_ascii(), b"running" | b"degraded") {
+                // Not `is-system-running`: while a worker runs, the boot counts as not finished.
+                let said = self.run(&["systemctl", "is-active", "multi-user.target"])?;
+                if said.stdout.trim_ascii() == b"active" {
                     break;
                 }
             }
             anyhow::ensure!(Instant::now() < deadline, "it does not boot:\n{}", self.console());
             wait_a_little();
         }
+        let boot_id = self.run(&["cat", "/proc/sys/kernel/random/boot_id"])?.stdout;
+        self.boot_id = String::from_utf8_lossy(&boot_id).trim().replace('-', "");
         // A /proc with nothing mounted over its parts, as a host's: else no sandbox gets one of its own.
         let mount = Command::new("nsenter")
             .args(["--target", &self.pid.to_string(), "--mount", "--pid"])
@@ -192,9 +197,11 @@ impl Container {
         self.systemctl(&format!("show --property={name} --value '{unit}'"))
     }
 
-    /// Lines of the journal that match, of all boots.
+    /// Lines of the journal of this boot that match.
     pub fn journal(&self, matches: &str) -> Vec<String> {
-        let said = self.sh(&format!("journalctl --quiet --no-pager --output=cat {matches}"));
+        let boot = &self.boot_id;
+        let said =
+            self.sh(&format!("journalctl --quiet --no-pager --output=cat _BOOT_ID={boot} {matches} || true"));
         said.lines().map(str::to_owned).collect()
     }
 
@@ -279,7 +286,8 @@ impl Drop for Container {
     fn drop(&mut self) {
         if std::thread::panicking() && self.pid != 0 {
             let script = "systemctl --no-pager --failed; journalctl --no-pager --output=short-precise | tail -120; \
-                          find /var/lib/board-agent/queue -type f | tail -60";
+                          find /var/lib/board-agent/queue -type f | tail -60; systemctl --no-pager status 'board-agent-*.service'; \
+                          ls -l /srv/repo/.git; head -c 4000 /var/lib/board-agent/waits.json /var/lib/board-agent/state.json";
             let said = self.run(&["sh", "-c", script]);
             let text = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned());
             eprintln!("{}", text.unwrap_or_else(|error| format!("{error:#}")));

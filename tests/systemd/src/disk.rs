@@ -8,8 +8,8 @@ use anyhow::Context as _;
 
 use crate::container::{Container, groups};
 
-/// Size of a disk, bytes.
-const SIZE: u64 = 96 << 20;
+/// Size of a disk, bytes: no build begins where less than 1 GiB is free. It takes the room of what is on it.
+const SIZE: u64 = 2 << 30;
 
 /// Copies of all disks of a container, made at one moment.
 #[derive(Debug)]

@@ -102,3 +102,12 @@ pub(crate) fn assert_one_try_a_second(starts: &[u64]) {
     let pauses: Vec<u64> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(pauses.iter().all(|pause| *pause > 830_000), "microseconds between starts: {pauses:?}");
 }
+
+/// The attempts of the card's newest job whose files are done.
+pub(crate) fn attempts(board: &Board, card: &str) -> usize {
+    let shown = board.card(card);
+    let job =
+        shown["history"].as_array().and_then(|history| history.last()?["job"].as_str()).unwrap_or_default();
+    let done = board.files("done");
+    done.iter().filter(|name| name.starts_with(job) && !name.contains(".outcome.")).count()
+}

@@ -4,6 +4,7 @@
 
 mod drops;
 mod help;
+mod power;
 mod queue;
 mod stops;
 mod whole;
