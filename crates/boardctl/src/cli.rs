@@ -17,7 +17,8 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 /// Operates a board of board-agent, or runs one to try out.
 #[derive(Debug, Parser)]
-#[command(name = "boardctl", version, disable_help_subcommand = true, after_help = EXIT_CODES)]
+#[command(name = "boardctl", version, disable_help_subcommand = true, arg_required_else_help = true)]
+#[command(after_help = EXIT_CODES)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,

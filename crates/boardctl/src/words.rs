@@ -133,9 +133,9 @@ words! {
     directory(): "Verzeichnis", "Directory";
     log_file(): "Protokoll", "Log";
     demo_first():
-        "  Zuerst   Adresse öffnen, bei „Monatssumme der Arbeitszeit je Gerät“ auf „Starten“ klicken und zusehen.\n  \
+        "  Zuerst   Adresse öffnen, die Karte „Monatssumme der Arbeitszeit je Gerät“ öffnen, „Starten“ klicken, zusehen.\n  \
          Danach   „CSV-Export“ starten: der Review schickt ihn beim ersten Mal mit Befunden zurück.",
-        "  First    open the address, click “Start” on “Monatssumme der Arbeitszeit je Gerät”, and watch.\n  \
+        "  First    open the address, open the card “Monatssumme der Arbeitszeit je Gerät”, click “Start”, and watch.\n  \
          Then     start “CSV-Export”: the review sends it back with findings the first time.";
     demo_then(config):
         "  Terminal boardctl --config {config} list\n  Ende     Strg-C",

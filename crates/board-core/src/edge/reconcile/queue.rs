@@ -44,10 +44,13 @@ pub fn pass(held: &Held<'_>, queue: &Queue, now: Timestamp) -> Result<Pass, Queu
         }
         let mut moved = false;
         for step in steps {
-            act(board, queue, &step, now)?;
+            let was_there = act(board, queue, &step, now)?;
             fault_point!("reconcile.step");
             moved |= !note(board, &mut pass.view, &step);
-            pass.done.push(step);
+            // A file that a worker claimed between the looks at two directories was seen in both.
+            if was_there {
+                pass.done.push(step);
+            }
         }
         if !moved {
             break;
@@ -77,7 +80,8 @@ fn note(board: &Board, view: &mut QueueView, step: &Step) -> bool {
     }
 }
 
-fn act(board: &Board, queue: &Queue, step: &Step, now: Timestamp) -> Result<(), QueueError> {
+/// Carries a step out; `false` if the file that it is about had moved on by itself.
+fn act(board: &Board, queue: &Queue, step: &Step, now: Timestamp) -> Result<bool, QueueError> {
     match step {
         Step::Publish(job) => {
             if let Some(job) = board.card_of(*job).and_then(|card| card.current_job()) {
@@ -89,7 +93,7 @@ fn act(board: &Board, queue: &Queue, step: &Step, now: Timestamp) -> Result<(), 
                 Withdrawn::Superseded => "superseded: it is the current job of no card",
                 Withdrawn::Cancelled => "cancelled before it was claimed",
             };
-            queue.inbox_to_done(*lane, *job, why)?;
+            return queue.inbox_to_done(*lane, *job, why);
         }
         Step::LeaveOutcome { job, result } => {
             if let Some(job) = board.card_of(*job).and_then(|card| card.current_job()) {
@@ -102,15 +106,15 @@ fn act(board: &Board, queue: &Queue, step: &Step, now: Timestamp) -> Result<(), 
             }
         }
         Step::BringBack(job) => {
-            queue.bring_back(*job)?;
+            return queue.bring_back(*job);
         }
         Step::Reject { lane, job } => {
-            queue.reject_inbox(*lane, *job, "duplicate: this job and attempt is further on already")?;
+            return queue.reject_inbox(*lane, *job, "duplicate: this job and attempt is further on already");
         }
         Step::AskCancel(job) => queue.ask_cancel(*job)?,
         Step::ClearCancel(job) => queue.clear_cancel(*job)?,
     }
-    Ok(())
+    Ok(true)
 }
 
 #[cfg(test)]
@@ -170,6 +174,17 @@ mod tests {
         assert_eq!(done.view.place(job), Place::Outcomes);
         let found = queue.read_outcomes().unwrap().outcomes;
         assert_eq!(found.iter().map(|o| o.result).collect::<Vec<_>>(), [RunResult::Cancelled]);
+    }
+
+    #[test]
+    fn a_step_about_a_file_that_moved_on_is_not_told_as_done() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, queue, _, job) = with_draft(dir.path());
+        let held = store.hold().unwrap();
+        let reject = Step::Reject { lane: crate::model::job::Lane::Draft, job };
+        assert!(!act(held.board(), &queue, &reject, clock::now()).unwrap());
+        pass(&held, &queue, clock::now()).unwrap();
+        assert!(act(held.board(), &queue, &reject, clock::now()).unwrap());
     }
 
     #[test]
