@@ -9,7 +9,7 @@ pub(crate) mod pages;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-pub(crate) use acts::{Act, From, OnCard, What, With};
+pub(crate) use acts::{Act, From, New, OnCard, What, With};
 use board_core::edge::settings::Language;
 use board_core::model::card::CardId;
 use board_core::model::job::Lane;

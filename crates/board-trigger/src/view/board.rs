@@ -277,7 +277,12 @@ pub(crate) fn state(world: &World, card: &Card, language: Language) -> Option<St
         Phase::PlanungMitFeedback => Some(State::new("ask", say("state.feedback", &[]))),
         _ => match &card.error {
             Some(error) => {
-                let result = say(&format!("result.{}", error.result.id()), &[]);
+                // What could not be taken was read well enough.
+                let kept = card.draft.as_ref().is_some_and(|draft| draft.proposal.is_some());
+                let result = match kept {
+                    true => say("state.not-taken", &[]),
+                    false => say(&format!("result.{}", error.result.id()), &[]),
+                };
                 let line = error.sentence.lines().next().unwrap_or_default();
                 Some(
                     State::new("fail", format!("{result}: {}", text::excerpt(line, EXCERPT))).since(error.at),

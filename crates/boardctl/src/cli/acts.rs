@@ -1,4 +1,6 @@
 //! The board's use-cases as commands: what a click on a card, or on the page of the system, does as well.
+use std::path::PathBuf;
+
 use board_core::model::card::CardId;
 use board_core::model::job::Lane;
 use board_core::model::phase::Phase;
@@ -7,14 +9,28 @@ use clap::{Args, Subcommand};
 /// A use-case of the board.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Act {
-    /// Write down a new idea
-    New {
-        /// Its title
-        #[arg(value_name = "TITLE")]
-        title: String,
-        /// Its text, Markdown
-        #[arg(long, value_name = "TEXT", default_value = "")]
+    /// Write down a new idea, or write a file as an intent or a research question
+    New(New),
+    /// Work out an intent with the planner
+    Draft {
+        /// What it is about
+        #[arg(value_name = "TOPIC")]
+        topic: String,
+    },
+    /// Answer the planner's question
+    Answer {
+        /// Id of the draft
+        #[arg(value_name = "CARD", value_parser = super::card)]
+        card: CardId,
+        /// The answer; with --option a note to it
+        #[arg(value_name = "TEXT", default_value = "", required_unless_present = "option")]
         text: String,
+        /// One of the options of the question
+        #[arg(long, value_name = "OPTION")]
+        option: Option<String>,
+        /// Only if this round is asked
+        #[arg(long, value_name = "N")]
+        round: Option<u32>,
     },
     /// Move a card to another phase
     Move {
@@ -58,6 +74,26 @@ pub(crate) enum Act {
         #[command(flatten)]
         what: What,
     },
+}
+
+/// A new card.
+#[derive(Debug, Args)]
+pub(crate) struct New {
+    /// Its title; a file may have it as its heading
+    #[arg(value_name = "TITLE", required_unless_present_any = ["intent", "question"])]
+    pub(crate) title: Option<String>,
+    /// Its text, Markdown
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["intent", "question"])]
+    pub(crate) text: Option<String>,
+    /// Write this file as an intent; - reads it from the input
+    #[arg(long, value_name = "FILE", conflicts_with = "question")]
+    pub(crate) intent: Option<PathBuf>,
+    /// Write this file as a research question; - reads it from the input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) question: Option<PathBuf>,
+    /// Slug of an intent or a question; otherwise it is made of the title
+    #[arg(long, value_name = "SLUG")]
+    pub(crate) slug: Option<String>,
 }
 
 /// A card and what goes with the event.

@@ -1,10 +1,13 @@
 //! The board's use-cases from a terminal: one request over the control socket each, and one line about what
 //! came of it.
+use std::path::Path;
+
+use anyhow::Context as _;
 use board_core::model::card::CardId;
 use board_core::model::event::EventKind;
 use serde_json::{Map, Value, json};
 
-use crate::cli::{Act, From, OnCard, What, With};
+use crate::cli::{Act, From, New, OnCard, What, With};
 use crate::control::Control;
 use crate::output::Out;
 use crate::words;
@@ -15,8 +18,11 @@ use crate::words;
 /// [`crate::output::Ended::Unreachable`] or a refusal.
 pub(crate) fn run(control: &Control, act: &Act, out: Out) -> anyhow::Result<()> {
     match act {
-        Act::New { title, text } => {
-            told(out, &control.post("/api/board/cards", &json!({"title": title, "text": text}))?)
+        Act::New(new) => told(out, &control.post("/api/board/cards", &new_card(new)?.into())?),
+        Act::Draft { topic } => told(out, &control.post("/api/board/drafts", &json!({"topic": topic}))?),
+        Act::Answer { card, text, option, round } => {
+            let body = answer_body(text, option.as_deref(), *round);
+            told(out, &control.post(&of(card, "/draft-answer"), &body.into())?)
         }
         Act::Move { card, to, with } => {
             let mut body = body(with);
@@ -57,6 +63,38 @@ fn of(card: &CardId, what: &str) -> String {
 
 fn call(control: &Control, on: &OnCard, what: &str, out: Out) -> anyhow::Result<()> {
     told(out, &control.post(&of(&on.card, &format!("/{what}")), &body(&on.with).into())?)
+}
+
+/// A new card as the API takes it; a file is read here, since the board reads none but its own.
+fn new_card(new: &New) -> anyhow::Result<Map<String, Value>> {
+    let (kind, text) = match (&new.intent, &new.question) {
+        (Some(file), _) => (Some("intent"), Some(read(file)?)),
+        (None, Some(file)) => (Some("recherche"), Some(read(file)?)),
+        (None, None) => (None, new.text.clone()),
+    };
+    let fields = [
+        ("title", new.title.clone()),
+        ("text", text),
+        ("kind", kind.map(ToOwned::to_owned)),
+        ("slug", new.slug.clone()),
+    ];
+    Ok(fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into()))).collect())
+}
+
+fn read(file: &Path) -> anyhow::Result<String> {
+    if file == Path::new("-") {
+        return std::io::read_to_string(std::io::stdin()).context("stdin");
+    }
+    std::fs::read_to_string(file).with_context(|| file.display().to_string())
+}
+
+fn answer_body(text: &str, option: Option<&str>, round: Option<u32>) -> Map<String, Value> {
+    let fields = [
+        ("answer", Some(Value::from(text))),
+        ("option", option.map(Value::from)),
+        ("round", round.map(Value::from)),
+    ];
+    fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
 /// The fields that were given.
@@ -114,6 +152,30 @@ mod tests {
         assert_eq!(Value::from(body(&with)), json!({"note": "kurz", "from": "branch"}));
         let nothing = With { reason: None, note: None, from: None, confirm: true };
         assert_eq!(Value::from(body(&nothing)), json!({"confirm": true}));
+    }
+
+    #[test]
+    fn a_file_becomes_an_intent_or_a_question_and_words_an_idea() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("limit.md");
+        std::fs::write(&file, "# Intent: Limit\n").unwrap();
+        let none = || New { title: None, text: None, intent: None, question: None, slug: None };
+        let idea = New { title: Some("Idee".into()), ..none() };
+        assert_eq!(Value::from(new_card(&idea).unwrap()), json!({"title": "Idee"}));
+        let intent = New { intent: Some(file.clone()), slug: Some("limit".into()), ..none() };
+        let wanted = json!({"kind": "intent", "text": "# Intent: Limit\n", "slug": "limit"});
+        assert_eq!(Value::from(new_card(&intent).unwrap()), wanted);
+        let question = New { question: Some(file), ..none() };
+        assert_eq!(new_card(&question).unwrap()["kind"], "recherche");
+        let gone = New { intent: Some(dir.path().join("fehlt.md")), ..none() };
+        assert!(format!("{:#}", new_card(&gone).unwrap_err()).contains("fehlt.md"));
+    }
+
+    #[test]
+    fn an_option_and_its_note_are_sent_together() {
+        let body = answer_body("sortiert", Some("10"), Some(2));
+        assert_eq!(Value::from(body), json!({"answer": "sortiert", "option": "10", "round": 2}));
+        assert_eq!(Value::from(answer_body("ja", None, None)), json!({"answer": "ja"}));
     }
 
     #[test]

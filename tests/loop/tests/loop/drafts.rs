@@ -165,3 +165,24 @@ fn feedback_is_worked_in_with_the_planner_unless_the_file_was_changed_meanwhile(
     let text = std::fs::read_to_string(world.path("repo/docs/intent/back-eins.md")).unwrap();
     assert!(text.contains("überarbeitet"), "{text}");
 }
+
+#[test]
+fn the_same_goes_from_a_terminal() {
+    let mut world = World::new(Options::default()).unwrap();
+    world.start().unwrap();
+    let run = |arguments: &[&str]| -> Value {
+        let output = world.boardctl(arguments).arg("--json").output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let draft = run(&["draft", "frage vom-terminal"])["id"].as_str().unwrap().to_owned();
+    world.wait_phase(&draft, &["entwurf_frage"]);
+    run(&["answer", &draft, "mehr nie", "--option", "25", "--round", "1"]);
+    became(&world, &draft, "vom-terminal");
+    world.write("notiz.md", "# Intent: Aus einer Datei\n").unwrap();
+    let made = run(&["new", "--intent", "notiz.md", "--slug", "aus-datei"]);
+    assert_eq!((&made["id"], &made["phase"]), (&json!("aus-datei"), &json!("geplant")));
+    let made = run(&["new", "Wie viele?", "--question", "notiz.md", "--slug", "frage-eins"]);
+    assert_eq!(made["source"], "research");
+    assert_eq!(run(&["new", "Nur eine Idee"])["phase"], "idee");
+}
