@@ -275,7 +275,7 @@ impl Worker<'_> {
     fn try_claim(&self, slot: &Slot, board: &Board) -> anyhow::Result<Claim> {
         let now = clock::now();
         let Claimed { claim, thrown_out } = slot.claim(
-            |job| standing(board, job),
+            |job| self.standing_now(board, job),
             |job| {
                 if let Some(pause) = board.pause_of(job, now) {
                     return MayRun::HeldBack(pause.reason.clone());
@@ -290,6 +290,23 @@ impl Worker<'_> {
             tracing::warn!("{}: {}", out.reason.name, out.reason.reason);
         }
         Ok(claim)
+    }
+
+    /// Whether a file that lies in the inbox is current. The board was read before the inbox, and a job is written into
+    /// the state before its file is published: a file that the board does not know may be newer than that look, so
+    /// nothing is thrown out before the state was read again.
+    fn standing_now(&self, board: &Board, job: &Job) -> Standing {
+        match standing(board, job) {
+            Standing::Superseded(_) => match self.store.read_synced() {
+                Ok(now) => standing(&now, job),
+                // It stays where it is; the look after a claim decides.
+                Err(error) => {
+                    tracing::warn!("{error}");
+                    Standing::Current
+                }
+            },
+            Standing::Current => Standing::Current,
+        }
     }
 
     /// Plays the role; whatever goes wrong becomes an outcome.
