@@ -13,7 +13,7 @@ use board_core::edge::clock;
 use board_core::edge::files::create_dirs_private;
 use board_core::edge::journal::{self, Life};
 use board_core::edge::lock::{Lock, LockClass, LockError, card_lock};
-use board_core::edge::queue::claim::{Claim, Claimed, MayRun, Slot, Standing};
+use board_core::edge::queue::claim::{Claim, Claimed, Inbox, MayRun, Slot, Standing};
 use board_core::edge::queue::recover::RecoverError;
 use board_core::edge::queue::{Queue, QueueError};
 use board_core::edge::settings::Settings;
@@ -220,10 +220,11 @@ impl Worker<'_> {
             if self.stop.asked().is_some() {
                 return Ok(None);
             }
-            // Watches before it looks, so that nothing is missed in between.
             let mut wake = None;
+            // In this order: see `Inbox`.
+            let seen = slot.look()?;
             let board = self.store.read_synced()?;
-            let claimed = self.try_claim(slot, &board)?;
+            let claimed = self.try_claim(slot, seen.clone(), &board)?;
             let until = match claimed {
                 Claim::Job(job) => return Ok(Some(*job)),
                 Claim::NothingToDo => return Ok(None),
@@ -247,7 +248,7 @@ impl Worker<'_> {
                         Duration::from_secs(end.seconds_since(clock::now()).clamp(0, 60).cast_unsigned() + 1)
                     });
                     // Between the look above and the watch here something may have come.
-                    if self.store.read()?.generation != board.generation {
+                    if self.store.read()?.generation != board.generation || slot.look()? != seen {
                         continue;
                     }
                     wait.min(BACK_OFF.1)
@@ -272,10 +273,11 @@ impl Worker<'_> {
         }
     }
 
-    fn try_claim(&self, slot: &Slot, board: &Board) -> anyhow::Result<Claim> {
+    fn try_claim(&self, slot: &Slot, seen: Inbox, board: &Board) -> anyhow::Result<Claim> {
         let now = clock::now();
         let Claimed { claim, thrown_out } = slot.claim(
-            |job| self.standing_now(board, job),
+            seen,
+            |job| standing(board, job),
             |job| {
                 if let Some(pause) = board.pause_of(job, now) {
                     return MayRun::HeldBack(pause.reason.clone());
@@ -290,23 +292,6 @@ impl Worker<'_> {
             tracing::warn!("{}: {}", out.reason.name, out.reason.reason);
         }
         Ok(claim)
-    }
-
-    /// Whether a file that lies in the inbox is current. The board was read before the inbox, and a job is written into
-    /// the state before its file is published: a file that the board does not know may be newer than that look, so
-    /// nothing is thrown out before the state was read again.
-    fn standing_now(&self, board: &Board, job: &Job) -> Standing {
-        match standing(board, job) {
-            Standing::Superseded(_) => match self.store.read_synced() {
-                Ok(now) => standing(&now, job),
-                // It stays where it is; the look after a claim decides.
-                Err(error) => {
-                    tracing::warn!("{error}");
-                    Standing::Current
-                }
-            },
-            Standing::Current => Standing::Current,
-        }
     }
 
     /// Plays the role; whatever goes wrong becomes an outcome.

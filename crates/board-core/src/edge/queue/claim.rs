@@ -69,6 +69,14 @@ pub struct Claimed {
     pub thrown_out: Vec<ThrownOut>,
 }
 
+/// What lay in an inbox at one look.
+///
+/// Apart from the claim, so that the state is read in between: a job is in the state before its file is published, so
+/// every file of this look is known to a state that is read after it. The other way round a file that was published
+/// between the two would be thrown out as nobody's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inbox(Vec<Entry>);
+
 /// What is to be done with one file of the inbox.
 enum Sorted {
     Runs(Box<Job>),
@@ -111,26 +119,34 @@ impl Slot {
         SlotName::Slot { lane: self.lane, number: self.number }
     }
 
-    /// Throws out what cannot run (malformed, superseded, duplicate), then takes at most one job: the oldest
-    /// that may run now. Durable when it returns.
+    /// Looks at the inbox; the state that [`Slot::claim`] judges by is read after this.
+    ///
+    /// # Errors
+    /// [`QueueError::File`].
+    pub fn look(&self) -> Result<Inbox, QueueError> {
+        fault_point!("claim.begin");
+        let inbox = self.queue.layout.inbox(self.lane);
+        sync_dir(&inbox)?;
+        Ok(Inbox(list_dir(&inbox)?))
+    }
+
+    /// Throws out what cannot run (malformed, superseded, duplicate) of what was seen, then takes at most one job:
+    /// the oldest that may run now. Durable when it returns.
     ///
     /// # Errors
     /// [`QueueError`] if the queue cannot be read, or if the claim cannot be made durable; the job may then lie
     /// in the running directory, where the next recovery finds it.
     pub fn claim(
         &self,
+        seen: Inbox,
         mut standing: impl FnMut(&Job) -> Standing,
         mut may_run: impl FnMut(&Job) -> MayRun,
     ) -> Result<Claimed, QueueError> {
-        fault_point!("claim.begin");
-        let layout = &self.queue.layout;
-        let inbox = layout.inbox(self.lane);
-        sync_dir(&inbox)?;
-        let entries = list_dir(&inbox)?;
+        let inbox = self.queue.layout.inbox(self.lane);
         // After the inbox: a job that another slot claims in between is seen there.
         let running = self.running_jobs()?;
         let (mut jobs, mut thrown_out, mut stuck) = (Vec::new(), Vec::new(), None);
-        for entry in entries.into_iter().filter(is_json) {
+        for entry in seen.0.into_iter().filter(is_json) {
             let name = entry.name.to_string_lossy().into_owned();
             match self.sort(&inbox, &entry, &running, &mut standing)? {
                 Sorted::Runs(job) => jobs.push(job),

@@ -184,7 +184,7 @@ fn a_job_that_is_nobodys_current_one_ends_in_done_with_its_reason() {
     let standing = |job: &Job| {
         if job.id == old.id { Standing::Superseded("the card moved on".into()) } else { Standing::Current }
     };
-    let claimed = slot.claim(standing, |_| MayRun::Now).unwrap();
+    let claimed = slot.claim(slot.look().unwrap(), standing, |_| MayRun::Now).unwrap();
     assert!(matches!(claimed.claim, Claim::Job(job) if *job == new));
     slot.superseded(new.reference(), "the card moved on in between").unwrap();
     assert_eq!(
@@ -223,10 +223,12 @@ fn what_is_held_back_stays_and_the_next_one_runs() {
     let may_run = |job: &Job| {
         if job.id == paused.id { MayRun::HeldBack("paused until 12:00".into()) } else { MayRun::Now }
     };
-    let first = slot.claim(|_| Standing::Current, may_run).unwrap();
+    let first = slot.claim(slot.look().unwrap(), |_| Standing::Current, may_run).unwrap();
     assert!(matches!(first.claim, Claim::Job(job) if *job == free));
     slot.finish(&outcome(&free)).unwrap();
-    let Claim::OnlyHeldBack(held) = slot.claim(|_| Standing::Current, may_run).unwrap().claim else {
+    let Claim::OnlyHeldBack(held) =
+        slot.claim(slot.look().unwrap(), |_| Standing::Current, may_run).unwrap().claim
+    else {
         panic!()
     };
     assert_eq!(held, [(paused.reference(), "paused until 12:00".to_owned())]);
@@ -293,4 +295,22 @@ fn whatever_the_glob_of_a_path_unit_matches_waits() {
     let [inbox, running] = view::path_globs(queue.state_dir(), Lane::Read);
     assert_eq!(inbox, format!("{}/*.json", queue.inbox_dir(Lane::Read).display()));
     assert_eq!(running, format!("{}/read-%i/*.json", queue.running_dir().display()));
+}
+
+#[test]
+fn what_is_published_after_the_look_is_neither_judged_nor_thrown_out() {
+    let (_dir, queue) = queue();
+    let (known, newer) = (job(JobType::Review, "a"), job(JobType::Review, "b"));
+    queue.publish(&known).unwrap();
+    let slot = Slot::acquire(&queue, Lane::Read, 1).unwrap();
+    let seen = slot.look().unwrap();
+    // The state that a worker reads now knows the first job; the second is made and published after that.
+    queue.publish(&newer).unwrap();
+    let standing = |job: &Job| {
+        if *job == known { Standing::Current } else { Standing::Superseded("nobody's".to_owned()) }
+    };
+    let claimed = slot.claim(seen, standing, |_| MayRun::Now).unwrap();
+    assert!(matches!(&claimed.claim, Claim::Job(job) if **job == known), "{claimed:?}");
+    assert!(claimed.thrown_out.is_empty(), "{claimed:?}");
+    assert_eq!(queue.view(&[], false).unwrap().inbox, [(Lane::Read, newer.reference())]);
 }
