@@ -137,9 +137,10 @@ fn row_06_what_is_no_regular_file_is_moved_away_without_being_opened() {
     for place in ["drop", "inbox/research"] {
         let prefix = place.split('/').next().unwrap();
         let dir = Path::new("/var/lib/board-agent/queue").join(place);
-        // Made as root: a directory of it in the service's inbox cannot be emptied, only moved.
+        // Made as root: a directory of it in the service's inbox cannot be emptied, only moved. It comes whole,
+        // by its last name: an empty one is gone before anything is put into it.
         board.sh(&format!(
-            "cd {}; mkdir {prefix}-directory.json; touch {prefix}-directory.json/in; \
+            "cd {}; mkdir whole; touch whole/in; mv whole {prefix}-directory.json; \
              ln -s /etc/hostname {prefix}-link.json; ln -s nowhere {prefix}-dangling.json; \
              mkfifo {prefix}-fifo.json; mknod {prefix}-device.json c 1 3",
             dir.display()
