@@ -20,7 +20,7 @@ use board_core::model::pending::{Place, QueueView};
 
 use crate::audit_log::AuditLog;
 use crate::auth::{Auth, open, proxy, user_name};
-use crate::change::{disk_full, store_problem};
+use crate::change::{disk_failing, disk_full, store_problem};
 use crate::live::Live;
 use crate::middleware::checks::Names;
 use crate::reply::Problem;
@@ -263,5 +263,8 @@ pub(crate) fn queue_problem(error: QueueError) -> Problem {
         return disk_full();
     }
     tracing::error!("{error}");
+    if error.is_read_only() {
+        return disk_failing();
+    }
     Problem::new(503, "fault").detail_key("problem.queue", &[])
 }

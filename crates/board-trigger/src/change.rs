@@ -19,7 +19,7 @@ mod problems;
 pub(crate) mod texts;
 
 use problems::refusal_problem;
-pub(crate) use problems::{disk_full, store_problem};
+pub(crate) use problems::{disk_failing, disk_full, store_problem};
 
 use crate::app::App;
 use crate::audit_log::Entry;

@@ -35,6 +35,7 @@ pub(crate) const CODES: &[&str] = &[
     "content-encoding",
     "content-type",
     "cross-site",
+    "disk-failing",
     "disk-full",
     "fault",
     "forbidden",

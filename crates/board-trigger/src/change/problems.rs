@@ -22,6 +22,10 @@ pub(crate) fn store_problem(error: StoreError) -> Problem {
     if error.is_no_space() {
         return disk_full();
     }
+    if error.is_read_only() {
+        tracing::error!("{error}");
+        return disk_failing();
+    }
     if let StoreError::Busy { holder } = &error {
         let who = holder.as_ref().map_or_else(|| "?".to_owned(), ToString::to_string);
         return Problem::new(503, "locked")
@@ -35,6 +39,11 @@ pub(crate) fn store_problem(error: StoreError) -> Problem {
 /// The disk is full: what to do is the operator's to know.
 pub(crate) fn disk_full() -> Problem {
     Problem::new(507, "disk-full").detail_key("problem.disk-full.detail", &[])
+}
+
+/// It is read-only, or fails: what was asked for did not happen.
+pub(crate) fn disk_failing() -> Problem {
+    Problem::new(507, "disk-failing")
 }
 
 pub(super) fn repository_problem(error: &anyhow::Error) -> Problem {

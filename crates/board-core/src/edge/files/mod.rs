@@ -114,6 +114,14 @@ impl DirError {
             DirError::File(error) => error.is_no_space(),
         }
     }
+
+    /// Whether the file system is read-only or failing.
+    pub fn is_read_only(&self) -> bool {
+        match self {
+            DirError::Foreign { .. } | DirError::NotADirectory { .. } => false,
+            DirError::File(error) => error.is_read_only(),
+        }
+    }
 }
 
 /// Makes the entries of a directory durable.

@@ -100,9 +100,18 @@ pub enum StoreError {
 impl StoreError {
     /// The disk or the quota is full: the request is refused with 507.
     pub fn is_no_space(&self) -> bool {
+        self.of_the_disk(FileError::is_no_space, DirError::is_no_space)
+    }
+
+    /// The file system is read-only or failing: refused with 507 as well.
+    pub fn is_read_only(&self) -> bool {
+        self.of_the_disk(FileError::is_read_only, DirError::is_read_only)
+    }
+
+    fn of_the_disk(&self, file: fn(&FileError) -> bool, dir: fn(&DirError) -> bool) -> bool {
         match self {
-            StoreError::Io(error) | StoreError::Lock(LockError::File(error)) => error.is_no_space(),
-            StoreError::Dir(error) => error.is_no_space(),
+            StoreError::Io(error) | StoreError::Lock(LockError::File(error)) => file(error),
+            StoreError::Dir(error) => dir(error),
             StoreError::Corrupt { .. }
             | StoreError::Newer { .. }
             | StoreError::Missing { .. }

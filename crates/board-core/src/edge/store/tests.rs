@@ -235,6 +235,15 @@ fn three_processes_and_two_threads_lose_no_update() {
 }
 
 #[test]
+fn a_full_disk_is_told_from_one_that_cannot_be_written() {
+    let of = |errno: nix::errno::Errno| StoreError::Io(FileError::new("write", "/x", errno));
+    assert!(of(nix::errno::Errno::ENOSPC).is_no_space() && !of(nix::errno::Errno::ENOSPC).is_read_only());
+    for errno in [nix::errno::Errno::EROFS, nix::errno::Errno::EIO] {
+        assert!(of(errno).is_read_only() && !of(errno).is_no_space());
+    }
+}
+
+#[test]
 fn a_full_disk_refuses_an_update_and_changes_nothing() {
     on_a_small_disk("store-enospc", |dir| {
         let (store, _) = Store::init(dir).unwrap();
