@@ -5,7 +5,7 @@
 #   hang-*    works until it is stopped; one that is gone on with is done at once
 #   deaf-*    ignores SIGTERM and leaves processes that left its group and session
 #   mute-*    says nothing for ever
-#   lines-*   prints 150,000 lines, one of 200 kB and bytes that are no text
+#   lines-*   as a builder prints 150,000 lines, one of 200 kB and bytes that are no text
 #   greedy-*  takes memory until it is stopped
 set -eu
 prompt=$(cat)
@@ -27,18 +27,18 @@ deaf-*)
     setsid sh -c 'trap "" TERM; (sh -c "trap \"\" TERM; while :; do sleep 1; done # stray of agent.sh" &) ; exit 0' </dev/null >/dev/null 2>&1
     gate ;;
 mute-*) while :; do sleep 1; done ;;
-lines-*)
-    seq -f 'Zeile %g von vielen, so lang wie eine gewoehnliche Ausgabe' 1 150000
-    head -c 200000 /dev/zero | tr '\0' x
-    echo
-    head -c 4096 /dev/urandom
-    echo ;;
 greedy-*) exec tail /dev/zero ;;
 esac
 
 case $BOARD_JOB_TYPE in
 builder)
     case $BOARD_CARD_ID in
+    lines-*)
+        seq -f 'Zeile %g von vielen, so lang wie eine gewoehnliche Ausgabe' 1 150000
+        head -c 200000 /dev/zero | tr '\0' x
+        echo
+        head -c 4096 /dev/urandom
+        echo ;;
     hang-*)
         echo angefangen >>src/text.txt
         # One that is gone on with is done at once.

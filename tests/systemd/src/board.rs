@@ -18,6 +18,8 @@ use crate::{PATIENCE, wait_a_little};
 pub const STATE: &str = "/var/lib/board-agent";
 /// The checkout of operator and service.
 pub const REPO: &str = "/srv/repo";
+/// The slots whose path units the package enables.
+pub const SLOTS: [&str; 7] = ["draft@1", "draft@2", "read@1", "read@2", "research@1", "build@1", "build@2"];
 /// Where the board listens.
 const PORT: u16 = 8787;
 /// What the proxy proves itself with; `provision.sh` writes it.
@@ -418,6 +420,12 @@ END
         self.wait("an empty outbox", || self.is_committed().then_some(()));
     }
 
+    /// What the watcher tells that it waits for.
+    pub fn told(&self) -> Value {
+        let text = std::fs::read_to_string(self.path(STATE).join("watcher.json")).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or(Value::Null)
+    }
+
     /// Whether every transition is committed.
     pub fn is_committed(&self) -> bool {
         let state = self.state();
@@ -437,7 +445,7 @@ END
     pub fn assert_paths_active(&self) {
         let units = self.systemctl("list-units --plain --no-legend --all 'board-agent-*.path'");
         let lines: Vec<&str> = units.lines().collect();
-        assert_eq!(lines.len(), 7, "{units}");
+        assert_eq!(lines.len(), SLOTS.len(), "{units}");
         for line in lines {
             assert!(line.contains(" active "), "{line}");
         }

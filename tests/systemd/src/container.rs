@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use loop_tests::processes::Process;
@@ -261,6 +261,25 @@ impl Container {
         all.filter(|process| process.line.contains(what)).collect()
     }
 
+    /// Processes in its namespace of processes whose command line contains `what`, and that no unit has: started by hand.
+    pub fn processes_outside(&self, what: &str) -> Vec<Process> {
+        let namespace = |pid: i32| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+        let mine: Vec<i32> = self.processes().into_values().flatten().map(|process| process.pid).collect();
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            if mine.contains(&pid) || namespace(pid) != namespace(self.pid) {
+                continue;
+            }
+            let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            if line.contains(what) && !line.starts_with("runuser") {
+                found.push(Process { pid, line });
+            }
+        }
+        found
+    }
+
     /// Its PID 1, as the host counts.
     pub fn init(&self) -> i32 {
         self.pid
@@ -271,7 +290,19 @@ impl Container {
     /// # Panics
     /// If it does not come within [`PATIENCE`].
     pub fn wait<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-        let deadline = Instant::now() + PATIENCE;
+        self.wait_for(PATIENCE, what, &mut look)
+    }
+
+    /// Waits three times as long, for what systemd itself takes minutes for.
+    ///
+    /// # Panics
+    /// If it does not come.
+    pub fn wait_long<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+        self.wait_for(PATIENCE * 3, what, &mut look)
+    }
+
+    fn wait_for<T>(&self, patience: Duration, what: &str, look: &mut dyn FnMut() -> Option<T>) -> T {
+        let deadline = Instant::now() + patience;
         loop {
             if let Some(found) = look() {
                 return found;
@@ -287,7 +318,7 @@ impl Drop for Container {
         if std::thread::panicking() && self.pid != 0 {
             let script = "systemctl --no-pager --failed; journalctl --no-pager --output=short-precise | tail -120; \
                           find /var/lib/board-agent/queue -type f | tail -60; systemctl --no-pager status 'board-agent-*.service'; \
-                          ls -l /srv/repo/.git; head -c 4000 /var/lib/board-agent/waits.json /var/lib/board-agent/state.json";
+                          ls -l /srv/repo/.git; head -c 4000 /var/lib/board-agent/watcher.json /var/lib/board-agent/state.json";
             let said = self.run(&["sh", "-c", script]);
             let text = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned());
             eprintln!("{}", text.unwrap_or_else(|error| format!("{error:#}")));

@@ -21,7 +21,7 @@ const SUITE_VARIABLE: &str = "BOARD_TEST_SUITE";
 /// The suite without it: systemd 252, the oldest that the units are for.
 const SUITE: &str = "bookworm";
 /// What the root has beyond the least.
-const PACKAGES: &str = "systemd,systemd-sysv,dbus,git,bubblewrap,procps";
+const PACKAGES: &str = "systemd,systemd-sysv,dbus,git,bubblewrap,procps,libfaketime";
 /// The programs that the package brings.
 const PROGRAMS: [&str; 4] = ["board-trigger", "board-watcher", "board-worker", "boardctl"];
 
@@ -57,8 +57,11 @@ impl Root {
         let _lock = lock(&place.join(format!("{suite}.lock")))?;
         remove_left(&runs)?;
         let base = place.join(&suite);
-        if !base.exists() {
+        let packages = place.join(format!("{suite}.packages"));
+        if !base.exists() || std::fs::read_to_string(&packages).ok().as_deref() != Some(PACKAGES) {
+            remove(&base)?;
             debootstrap(&suite, &base)?;
+            std::fs::write(&packages, PACKAGES).with_context(|| packages.display().to_string())?;
         }
         let package = package()?;
         let layer = place.join(format!("{suite}-layer"));
@@ -121,7 +124,10 @@ fn debootstrap(suite: &str, base: &Path) -> anyhow::Result<()> {
 }
 
 /// The package that `cargo xtask dist` made.
-fn package() -> anyhow::Result<PathBuf> {
+///
+/// # Errors
+/// If there is none.
+pub fn package() -> anyhow::Result<PathBuf> {
     let dist = target()?.join("dist");
     let made = std::fs::read_dir(&dist).with_context(|| dist.display().to_string())?.flatten();
     let is_package = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "deb");

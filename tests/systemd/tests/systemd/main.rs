@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod agents;
+mod disks;
 mod drops;
 mod help;
 mod power;
 mod queue;
 mod stops;
+mod units;
 mod whole;
