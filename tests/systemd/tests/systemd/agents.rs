@@ -59,10 +59,10 @@ fn row_29_an_agent_that_ignores_its_end_and_hides_is_gone_with_all_it_started() 
 #[test]
 fn row_30_150000_lines_end_in_the_log_and_the_journal_has_the_life_of_the_job() {
     let board = Board::start();
-    board.questions(&["lines-eins"]);
-    board.research("lines-eins");
+    board.intents(&["lines-eins"]);
+    board.build("lines-eins");
     let job = board.card("lines-eins")["job"]["id"].as_str().unwrap().to_owned();
-    board.wait_phase("lines-eins", &["recherche_fertig"]);
+    board.wait_phase("lines-eins", &["bereit_fuer_deployment"]);
     let log = std::fs::read_to_string(board.path(STATE).join(format!("logs/{job}.1.jsonl"))).unwrap();
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let out = |text: &str| {

@@ -179,10 +179,10 @@ fn row_43_a_path_unit_without_an_inotify_instance_is_told_and_the_sweep_drains_i
     let usual = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
     let usual = usual.split_whitespace().next().unwrap().to_owned();
     board.systemctl(&format!("stop {PATH}"));
-    let used = std::fs::read_dir(format!("/proc/{}/fd", board.init())).unwrap().count();
     let mut failed = false;
-    for soft in used..used + 40 {
-        limit(&soft.to_string());
+    // So many are left: for the question itself some, for what is asked not enough.
+    for left in 1..12 {
+        limit(&first_above(&board, left).to_string());
         // Without a descriptor for the question there is no answer.
         let _ = board.run(&["timeout", "3", "systemctl", "start", PATH]);
         limit(&usual);
@@ -193,6 +193,11 @@ fn row_43_a_path_unit_without_an_inotify_instance_is_told_and_the_sweep_drains_i
         board.systemctl(&format!("stop {PATH}"));
     }
     assert!(failed, "no limit made it fail");
+    let asked = board
+        .sh("journalctl --quiet --output=cat --grep='board-agent-research@1.path: Triggering OnFailure='");
+    assert!(!asked.is_empty());
+    // Other than without inotify instances, the alarm could not be started without descriptors either.
+    board.systemctl(&format!("restart board-agent-alarm@{PATH}.service"));
     wait_alarm(&board, PATH);
     board.research("ok-eins");
     board.wait("its file", || (board.files("inbox/research").len() == 1).then_some(()));
@@ -202,6 +207,14 @@ fn row_43_a_path_unit_without_an_inotify_instance_is_told_and_the_sweep_drains_i
     board.research("ok-zwei");
     board.wait_phase("ok-zwei", &["recherche_fertig"]);
     board.assert_paths_active();
+}
+
+/// The limit below which PID 1 has so many descriptors left.
+fn first_above(board: &Board, left: usize) -> usize {
+    let used = std::fs::read_dir(format!("/proc/{}/fd", board.init())).unwrap();
+    let used: Vec<usize> =
+        used.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect();
+    (0..).filter(|number| !used.contains(number)).nth(left).unwrap()
 }
 
 #[test]
