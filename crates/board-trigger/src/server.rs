@@ -15,7 +15,7 @@ use board_core::edge::settings::{AuthMode, Language, Listen, Settings};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use sd_notify::NotifyState;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio_io_timeout::TimeoutStream;
 
 use crate::app::App;
@@ -36,6 +36,8 @@ const MAX_CONNECTIONS: usize = 256;
 const MAX_CONTROL_CONNECTIONS: usize = 16;
 /// How long a stop waits for answers that are under way.
 const DRAIN: Duration = Duration::from_secs(3);
+/// How long a connection on which nothing was asked yet is kept at a stop. Shorter than [`DRAIN`].
+const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
 /// Asks a running board to stop; clones ask the same one.
 #[derive(Debug, Clone)]
@@ -407,12 +409,20 @@ async fn drain(room: &Semaphore, limit: usize) {
     let _ = tokio::time::timeout(DRAIN, room.acquire_many(all)).await;
 }
 
+/// Until a request was heard on a connection, or it is clear that none comes.
+async fn first_request(asked: &Notify) {
+    let _ = tokio::time::timeout(FIRST_REQUEST, asked.notified()).await;
+}
+
 async fn connection<S>(stream: S, app: Arc<App>, router: Router, peer: Peer, stop: Stop)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
 {
+    let asked = Arc::new(Notify::new());
+    let heard = asked.clone();
     let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
         let (app, router) = (app.clone(), router.clone());
+        heard.notify_one();
         async move {
             let response = middleware::serve(app, router, peer, request.map(Body::new)).await;
             Ok::<_, std::convert::Infallible>(response)
@@ -431,8 +441,14 @@ where
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = stop.asked() => {
-            connection.as_mut().graceful_shutdown();
-            connection.as_mut().await
+            // Who was accepted a moment ago has his request under way; closed now, he would get no answer.
+            tokio::select! {
+                ended = connection.as_mut() => ended,
+                () = first_request(&asked) => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.as_mut().await
+                }
+            }
         }
     };
     if let Err(error) = ended {

@@ -308,3 +308,17 @@ fn t14_a_half_sent_head_does_not_keep_a_connection() {
     stream.read_to_end(&mut rest).unwrap();
     assert!(house.get("/api/board").status == 200);
 }
+
+#[test]
+fn who_was_accepted_before_a_stop_is_still_answered() {
+    let house = House::open();
+    let mut stream = TcpStream::connect(house.tcp()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    // Accepted one after the other: once this one is answered, the first is in the daemon's hands.
+    assert_eq!(house.get("/api/board").status, 200);
+    house.ask_to_stop();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 "), "{}", String::from_utf8_lossy(&answer));
+}

@@ -265,6 +265,11 @@ impl House {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+
+    /// Asks the daemon to stop, without waiting for it.
+    pub(crate) fn ask_to_stop(&self) {
+        self.stop.ask();
+    }
 }
 
 impl Drop for House {
