@@ -6,6 +6,7 @@
 #   deaf-*    ignores SIGTERM and leaves processes that left its group and session
 #   mute-*    says nothing for ever
 #   lines-*   as a builder prints 150,000 lines, one of 200 kB and bytes that are no text
+#   fail-*    ends with exit code 3
 #   greedy-*  takes memory until it is stopped
 set -eu
 prompt=$(cat)
@@ -27,6 +28,7 @@ deaf-*)
     setsid sh -c 'trap "" TERM; (sh -c "trap \"\" TERM; while :; do sleep 1; done # stray of agent.sh" &) ; exit 0' </dev/null >/dev/null 2>&1
     gate ;;
 mute-*) while :; do sleep 1; done ;;
+fail-*) echo 'das ging schief' >&2; exit 3 ;;
 greedy-*) exec tail /dev/zero ;;
 esac
 
@@ -59,8 +61,16 @@ review)
 research)
     printf '%s\n' '===RESEARCH-REPORT===' "job: $BOARD_JOB_ID" '---' '# Antwort' '' 'So ist es.' '===END-RESEARCH-REPORT==='
     ;;
-planner | draft)
-    printf '%s\n' "$prompt" | head -1
+draft)
+    # A planner's round follows from the topic: `sofort SLUG` proposes the intent, `frage SLUG` asks first.
+    topic=$(printf '%s\n' "$prompt" | sed -n 's/^.*Operator: //p' | head -n 1)
+    slug=${topic#* }
+    said=$(printf '%s\n' "$prompt" | grep -c '^Operator: ' || true)
+    if [ "${topic%% *}" = frage ] && [ "$said" -le 1 ]; then
+        printf '%s\n' '===DRAFT-QUESTION===' 'Wie viele?' 'optionen: 10 | 25 | alle' '===END-DRAFT-QUESTION==='
+    else
+        printf '%s\n' '===DRAFT-INTENT===' "slug: $slug" '---' "# Intent: $slug" '' 'Ausgearbeitet.' '===END-DRAFT-INTENT==='
+    fi
     ;;
 *) echo "Diese Rolle spielt das Skript nicht: $BOARD_JOB_TYPE" ;;
 esac

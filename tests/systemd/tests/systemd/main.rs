@@ -3,11 +3,16 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod agents;
+mod chaos;
+mod checkout;
+mod daemons;
 mod disks;
 mod drops;
 mod help;
+mod late;
 mod power;
 mod queue;
+mod state;
 mod stops;
 mod units;
 mod whole;
