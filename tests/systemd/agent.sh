@@ -2,6 +2,7 @@
 # The scripted agent of the tests on systemd. What it does follows from the card's id:
 #   ok-*      writes a file; the review finds it ready
 #   gate-*    waits first until the test opens its gate, a file in /opt/gates
+#   slow-*    the same after a second
 #   hang-*    works until it is stopped; one that is gone on with is done at once
 #   deaf-*    ignores SIGTERM and leaves processes that left its group and session
 #   mute-*    says nothing for ever
@@ -23,6 +24,7 @@ gate() {
 
 case $BOARD_CARD_ID in
 gate-*) gate ;;
+slow-*) sleep 1 ;;
 deaf-*)
     trap '' TERM
     setsid sh -c 'trap "" TERM; (sh -c "trap \"\" TERM; while :; do sleep 1; done # stray of agent.sh" &) ; exit 0' </dev/null >/dev/null 2>&1
