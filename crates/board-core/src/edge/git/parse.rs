@@ -154,7 +154,7 @@ pub(crate) fn parse_worktrees(output: &[u8]) -> ParseResult<Vec<WorktreeRecord>>
     let mut current: Option<(WorktreeRecord, Option<Oid>)> = None;
     for line in output.split(|byte| *byte == 0) {
         if line.is_empty() {
-            records.extend(current.take().map(|(record, _)| record));
+            records.extend(current.take().map(with_head));
             continue;
         }
         if let Some(path) = line.strip_prefix(b"worktree ") {
@@ -179,8 +179,15 @@ pub(crate) fn parse_worktrees(output: &[u8]) -> ParseResult<Vec<WorktreeRecord>>
             _ => {}
         }
     }
-    records.extend(current.map(|(record, _)| record));
+    records.extend(current.map(with_head));
     Ok(records)
+}
+
+/// A git that was killed while it made a worktree leaves an empty `HEAD`: such a one is neither on a branch nor
+/// `detached`, and is there all the same.
+fn with_head((mut record, head): (WorktreeRecord, Option<Oid>)) -> WorktreeRecord {
+    record.head = record.head.or(head.map(Head::Detached));
+    record
 }
 
 /// A tree object as stored: `<mode> <name> NUL <raw object name>`, without separators.
