@@ -197,7 +197,7 @@ fn row_43_a_path_unit_without_an_inotify_instance_is_told_and_the_sweep_drains_i
         .sh("journalctl --quiet --output=cat --grep='board-agent-research@1.path: Triggering OnFailure='");
     assert!(!asked.is_empty());
     // Other than without inotify instances, the alarm could not be started without descriptors either.
-    board.systemctl(&format!("restart board-agent-alarm@{PATH}.service"));
+    board.sh_as("board-agent", &format!("boardctl alarm {PATH}"));
     wait_alarm(&board, PATH);
     board.research("ok-eins");
     board.wait("its file", || (board.files("inbox/research").len() == 1).then_some(()));
