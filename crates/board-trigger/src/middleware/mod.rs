@@ -4,6 +4,7 @@
 //! handler. Apart from the router so that no route can be added beside it.
 pub(crate) mod checks;
 pub(crate) mod headers;
+mod rest;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -106,6 +107,12 @@ pub(crate) async fn serve(app: Arc<App>, router: Router, peer: Peer, mut request
     let request_id = Uuid::new_v4();
     let machine = wants_json(uri.path(), request.headers());
     let mut who = None;
+    let ended;
+    (request, ended) = {
+        let (parts, body) = request.into_parts();
+        let (body, ended) = rest::Ended::watch(body);
+        (Request::from_parts(parts, body), ended)
+    };
     // Not in the `match`: the request would be borrowed while it is answered.
     let verdict = checks::check(&app, peer, &request);
     let mut response = match verdict {
@@ -130,7 +137,10 @@ pub(crate) async fn serve(app: Arc<App>, router: Router, peer: Peer, mut request
                 Err(_) => Problem::new(503, "timeout").retry_after(5).into_response(),
             }
         }
-        Err(problem) => problem.into_response(),
+        Err(problem) => {
+            rest::read(request.into_body()).await;
+            problem.into_response()
+        }
     };
     if response.status() == StatusCode::METHOD_NOT_ALLOWED && response.extensions().get::<Problem>().is_none()
     {
@@ -157,6 +167,7 @@ pub(crate) async fn serve(app: Arc<App>, router: Router, peer: Peer, mut request
         }
     }
     headers::add(response.headers_mut());
+    ended.tell(response.headers_mut());
     tracing::debug!(
         %method, path = uri.path(), status = response.status().as_u16(),
         ms = began.elapsed().as_millis(), "request"
