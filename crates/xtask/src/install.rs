@@ -34,6 +34,16 @@ pub(crate) enum Tool {
     Nspawn,
     /// Makes disks that can lose power.
     MkfsExt4,
+    /// Makes the hashes of passwords for the proxies.
+    OpenSsl,
+    /// A proxy that the board stands behind.
+    Nginx,
+    /// Another one.
+    Caddy,
+    /// Another one.
+    Haproxy,
+    /// And the last.
+    Apache,
     /// The browser that walks over the board.
     Chromium,
     /// What runs the scripts that drive the browser.
@@ -71,6 +81,11 @@ impl Tool {
             Tool::Mmdebstrap => "mmdebstrap",
             Tool::Nspawn => "systemd-nspawn",
             Tool::MkfsExt4 => "mkfs.ext4",
+            Tool::OpenSsl => "openssl",
+            Tool::Nginx => "nginx",
+            Tool::Caddy => "caddy",
+            Tool::Haproxy => "haproxy",
+            Tool::Apache => "apache2",
             Tool::Chromium => "chromium",
             Tool::Node => "node",
             Tool::Npm => "npm",
@@ -91,6 +106,11 @@ impl Tool {
             Tool::Mmdebstrap => Origin::Apt("mmdebstrap"),
             Tool::Nspawn => Origin::Apt("systemd-container"),
             Tool::MkfsExt4 => Origin::Apt("e2fsprogs"),
+            Tool::OpenSsl => Origin::Apt("openssl"),
+            Tool::Nginx => Origin::Apt("nginx-light"),
+            Tool::Caddy => Origin::Apt("caddy"),
+            Tool::Haproxy => Origin::Apt("haproxy"),
+            Tool::Apache => Origin::Apt("apache2-bin"),
             Tool::Chromium => Origin::Apt("chromium"),
             Tool::Node => Origin::Apt("nodejs"),
             Tool::Npm => Origin::Apt("npm"),

@@ -37,6 +37,10 @@ pub struct Options {
     pub profile: String,
     /// The lines of `[limits]`; a minute of silence and five in all if empty.
     pub limits: String,
+    /// The lines of `[http]`; any port of loopback if empty.
+    pub http: String,
+    /// The lines of `[auth]`; mode `open` if empty.
+    pub auth: String,
     /// Further lines of the configuration, each a whole table.
     pub extra: String,
     /// Environment of `dev` and so of every daemon.
@@ -114,7 +118,7 @@ impl World {
     fn configuration(&self) -> String {
         format!(
             "[board]\nrepository = \"{repo}\"\nbranch = \"main\"\nstate_dir = \"{state}\"\nundo_seconds = {undo}\n\
-             [http]\nlisten = \"127.0.0.1:0\"\n[auth]\nmode = \"open\"\n\
+             [http]\n{http}\n[auth]\n{auth}\n\
              [audit]\nname = \"board-agent\"\nemail = \"board@example.invalid\"\nquiet_seconds = {quiet}\n\
              [limits]\n{limits}\n\
              [runtimes.script]\nkind = \"command\"\nargv = [\"{agent}\"]\nenv = {{ AGENT_SECONDS = \"{seconds}\" }}\n\
@@ -123,6 +127,8 @@ impl World {
              [profiles.counted]\nruntime = \"counted\"\ndescription = \"Ereignisse wie codex\"\n\
              [roles.builder]\nprofile = \"{profile}\"\n[roles.reviewer]\nprofile = \"{profile}\"\n\
              [roles.researcher]\nprofile = \"{profile}\"\n[roles.planner]\nprofile = \"{profile}\"\n{extra}",
+            http = or(&self.options.http, "listen = \"127.0.0.1:0\""),
+            auth = or(&self.options.auth, "mode = \"open\""),
             limits = or(&self.options.limits, "idle_time = \"60s\"\nwall_time = \"5m\""),
             profile = or(&self.options.profile, "standard"),
             repo = self.path("repo").display(),
@@ -272,15 +278,9 @@ impl World {
     /// # Errors
     /// If it does not answer within [`PATIENCE`].
     pub fn start_trigger(&mut self) -> anyhow::Result<i32> {
-        // Handed over as systemd does, so that the port is known; a request waits in its backlog.
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?.to_string();
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.path("dev.log"))?;
-        let mut command = self.daemon("board-trigger")?;
-        command.env("LISTEN_FDS", "1").env("LISTEN_FDS_FIRST_FD", "0").env("LISTEN_PID", "");
-        let child = command.stdin(OwnedFd::from(listener)).stdout(log.try_clone()?).stderr(log).spawn()?;
-        let pid = child.id().cast_signed();
-        self.dev = Some(child);
+        let pid = self.start_trigger_on(listener.into())?;
         let deadline = Instant::now() + PATIENCE;
         let client = loop {
             anyhow::ensure!(Instant::now() < deadline, "no answer; the log:\n{}", self.log());
@@ -295,6 +295,22 @@ impl World {
             wait_a_little();
         };
         self.client = Some(client);
+        Ok(pid)
+    }
+
+    /// Starts the trigger's own program on a socket, without waiting for it.
+    ///
+    /// The socket is handed over as systemd does, so that its address is known; a request waits in its backlog.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start_trigger_on(&mut self, listener: OwnedFd) -> anyhow::Result<i32> {
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.path("dev.log"))?;
+        let mut command = self.daemon("board-trigger")?;
+        command.env("LISTEN_FDS", "1").env("LISTEN_FDS_FIRST_FD", "0").env("LISTEN_PID", "");
+        let child = command.stdin(listener).stdout(log.try_clone()?).stderr(log).spawn()?;
+        let pid = child.id().cast_signed();
+        self.dev = Some(child);
         Ok(pid)
     }
 
