@@ -319,9 +319,9 @@ pub(crate) fn bytes_of(read: Read, limit: usize) -> Bytes {
 pub(crate) fn not_regular(kind: Kind) -> &'static str {
     match kind {
         Kind::File => "Die Datei kann nicht gelesen werden.",
-        Kind::Directory => "Das ist ein Verzeichnis, keine Datei.",
-        Kind::Link => "Das ist ein symbolischer Link, keine Datei.",
-        Kind::Special => "Das ist keine gewöhnliche Datei.",
+        Kind::Directory => "Das ist ein Verzeichnis, keine reguläre Datei.",
+        Kind::Link => "Das ist ein symbolischer Link, keine reguläre Datei.",
+        Kind::Special => "Das ist keine reguläre Datei.",
     }
 }
 

@@ -144,6 +144,8 @@ pub(crate) fn frame(app: &App, ctx: &Ctx, world: &World) -> Frame {
     if !ctx_is_operator(ctx) {
         let text = say("banner.viewer", &[("name", &ctx.identity.name)]);
         frame.banners.push(Banner { tone: "info", text, href: None });
+        // The page of the machine is the operator's alone.
+        frame.banners.iter_mut().for_each(|banner| banner.href = None);
     }
     frame
 }

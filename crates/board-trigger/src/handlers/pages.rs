@@ -309,8 +309,9 @@ fn pausable(app: &App, world: &World, language: Language) -> Vec<PauseRow> {
     rows
 }
 
-/// `GET /system`
+/// `GET /system`: tells of the machine, so it is the operator's alone.
 pub(crate) async fn system(State(app): State<Arc<App>>, ctx: Ctx) -> Result<Response, Problem> {
+    ctx.operator()?;
     blocking(&app, move |app| {
         let world = app.world()?;
         let roles: Vec<RoleRow> = RoleName::ALL

@@ -9,3 +9,4 @@ mod house;
 mod reach;
 mod reading;
 mod texts;
+mod threats;

@@ -81,10 +81,10 @@ fn what_cannot_be_a_card_is_told_and_stops_nobody() {
     let expected = [
         ("docs/intent/Bad Name.md", "erlaubt sind nur a-z"),
         ("docs/intent/dir.md", "Verzeichnis"),
-        ("docs/intent/fifo.md", "keine gewöhnliche Datei"),
+        ("docs/intent/fifo.md", "keine reguläre Datei"),
         ("docs/intent/large.md", "262145 Bytes"),
         ("docs/intent/latin.md", "kein UTF-8 (ab Byte 2)"),
-        ("docs/intent/link.md", "symbolischer Link"),
+        ("docs/intent/link.md", "symbolischer Link, keine reguläre Datei"),
         ("docs/intent/notes.txt", "endet nicht auf .md"),
         ("docs/research/first.md", "docs/intent/first.md"),
     ];
