@@ -273,7 +273,8 @@ impl Container {
             }
             let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
             let line = String::from_utf8_lossy(&line).replace('\0', " ");
-            if line.contains(what) && !line.starts_with("runuser") {
+            // Nor the two that brought it there and wait for it.
+            if line.contains(what) && !line.starts_with("runuser") && !line.starts_with("nsenter") {
                 found.push(Process { pid, line });
             }
         }
