@@ -7,6 +7,7 @@
 //! - here: what the watcher holds, and one pass over everything
 //! - [`complete`]: outcomes become transitions
 //! - [`adopt`]: files dropped by hand become jobs
+//! - [`external`]: jobs for another service that builds, and what it answers
 //! - [`recover`]: runs whose worker is gone
 //! - `status`: what systemd is told of it
 //! - [`wake`]: what wakes a pass, timers and systemd
@@ -35,6 +36,7 @@ use board_core::model::time::Timestamp;
 
 pub mod adopt;
 pub mod complete;
+pub mod external;
 mod life;
 pub mod recover;
 mod status;
@@ -251,6 +253,16 @@ impl Watcher {
         let mut waits = Waits::default();
         let now = clock::now();
         self.read_guidance();
+        // First: what was given up leaves `running/`, so that the next run of its card may be published.
+        match external::pass(self, now) {
+            Ok(found) => {
+                tick.undone |= found.undone;
+                tick.at(found.next);
+                let wait = |reason| Wait { since: now, reason };
+                waits.cards.extend(found.waits.into_iter().map(|(card, reason)| (card, wait(reason))));
+            }
+            Err(error) => tick.failed("the external builder cannot be reached", &error),
+        }
         if let Err(error) = self.release(now, &mut tick) {
             tick.failed("the queue cannot be reconciled", &error);
         }

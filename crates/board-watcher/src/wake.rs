@@ -110,12 +110,14 @@ fn deadline(tick: &Tick, retry: Option<Duration>) -> Option<Instant> {
     [named, retry.map(|pause| now + pause), runs].into_iter().flatten().min()
 }
 
-/// The directories of running jobs; each is watched.
+/// The directories of running jobs, and that of the external builder's results; each is watched.
 fn places(watcher: &Watcher) -> anyhow::Result<BTreeSet<PathBuf>> {
     let running = watcher.queue.running_dir();
     let entries = list_dir(&running)?;
     let directories = entries.into_iter().filter(|entry| entry.kind == Kind::Directory);
-    Ok(directories.map(|entry| running.join(entry.name)).collect())
+    let results = watcher.settings.builder.as_ref().map(|builder| builder.results.clone());
+    let results = results.filter(|results| results.is_dir());
+    Ok(directories.map(|entry| running.join(entry.name)).chain(results).collect())
 }
 
 fn watch(watcher: &Watcher, places: &BTreeSet<PathBuf>) -> anyhow::Result<Wake> {

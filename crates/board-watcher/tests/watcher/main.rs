@@ -6,5 +6,6 @@
 mod crashes;
 mod daemon;
 mod drops;
+mod external;
 mod outcomes;
 mod setup;

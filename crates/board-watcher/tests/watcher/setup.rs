@@ -83,6 +83,19 @@ impl Setup {
         setup
     }
 
+    /// The same with an external builder, whose directories are `out` and `results`.
+    pub(crate) fn external() -> Setup {
+        let setup = Setup::new();
+        let (inbox, results) = (setup.path().join("out"), setup.path().join("results"));
+        std::fs::create_dir(&inbox).unwrap();
+        std::fs::create_dir(&results).unwrap();
+        let config = setup.path().join("config.toml");
+        let text = std::fs::read_to_string(&config).unwrap();
+        let more = format!("[builder]\ninbox = {inbox:?}\nresults = {results:?}\n");
+        std::fs::write(&config, text + &more).unwrap();
+        setup
+    }
+
     pub(crate) fn path(&self) -> PathBuf {
         self.dir.path().canonicalize().unwrap()
     }

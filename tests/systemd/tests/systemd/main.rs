@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod agents;
+mod builder;
 mod chaos;
 mod checkout;
 mod daemons;

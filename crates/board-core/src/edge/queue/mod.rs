@@ -25,6 +25,7 @@ use crate::model::job::{Job, JobRef, Lane, MAX_JOB_BYTES, parse_job};
 
 mod aside;
 pub mod claim;
+pub mod external;
 pub mod intake;
 pub mod layout;
 pub mod outcomes;

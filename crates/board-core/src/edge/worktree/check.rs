@@ -17,7 +17,7 @@ use crate::edge::git::{DiffEntry, GitError, Objects, Oid, parse_diff, understood
 pub const PUT_BACK: [&str; 3] = ["docs/board", "docs/review", "docs/research-report"];
 
 /// Most paths that a refusal names.
-const MAX_NAMED: usize = 50;
+pub(super) const MAX_NAMED: usize = 50;
 /// Longest summary in a message, in bytes; the rest is cut.
 const MAX_SUMMARY: usize = 16 << 10;
 /// Most bytes of a list of differences.
@@ -258,7 +258,7 @@ impl Worktrees {
         }
     }
 
-    fn differences(&self, base: &Oid, tree: &Oid) -> Result<Vec<DiffEntry>, GitError> {
+    pub(super) fn differences(&self, base: &Oid, tree: &Oid) -> Result<Vec<DiffEntry>, GitError> {
         let call = self.git.call_without_index([
             "diff-tree",
             "-r",
@@ -273,7 +273,7 @@ impl Worktrees {
     }
 
     /// Looks at the objects that would be committed, not at the files: attributes may make them differ.
-    fn check_content(&self, entries: &[DiffEntry], secrets: &[&str]) -> Result<(), CheckRefusal> {
+    pub(super) fn check_content(&self, entries: &[DiffEntry], secrets: &[&str]) -> Result<(), CheckRefusal> {
         let modules = entries.iter().filter(|entry| entry.mode == "160000").map(|entry| entry.path.clone());
         let modules: Vec<PathBuf> = modules.take(MAX_NAMED).collect();
         if !modules.is_empty() {
@@ -301,23 +301,31 @@ impl Worktrees {
 }
 
 /// Whether a path is in a directory of the board, is one, or stands where one should be.
-fn is_put_back(path: &Path) -> bool {
+pub(super) fn is_put_back(path: &Path) -> bool {
     PUT_BACK.iter().map(Path::new).any(|dir| path.starts_with(dir) || dir.starts_with(path))
 }
 
 fn check_limits(changes: &[Change], limits: &CheckLimits) -> Result<(), CheckRefusal> {
-    if changes.len() > limits.files {
-        let first = changes.iter().take(MAX_NAMED).map(|change| change.path.clone()).collect();
-        return Err(CheckRefusal::TooManyFiles { count: changes.len(), limit: limits.files, first });
-    }
     let size = |change: &Change| match change.now {
         Now::Gone => 0,
         Now::There(size) => size,
     };
-    let mut sizes: Vec<(PathBuf, u64)> =
-        changes.iter().map(|change| (change.path.clone(), size(change))).collect();
+    let sizes = changes.iter().map(|change| (change.path.clone(), size(change))).collect();
+    check_sizes(changes.len(), sizes, limits)
+}
+
+/// Whether so many changed files of these sizes are within the limits.
+pub(super) fn check_sizes(
+    count: usize,
+    mut sizes: Vec<(PathBuf, u64)>,
+    limits: &CheckLimits,
+) -> Result<(), CheckRefusal> {
+    if count > limits.files {
+        let first = sizes.into_iter().take(MAX_NAMED).map(|(path, _)| path).collect();
+        return Err(CheckRefusal::TooManyFiles { count, limit: limits.files, first });
+    }
     sizes.sort_by_key(|(_, size)| std::cmp::Reverse(*size));
-    let bytes = sizes.iter().map(|(_, size)| size).sum::<u64>();
+    let bytes = sizes.iter().fold(0, |sum: u64, (_, size)| sum.saturating_add(*size));
     sizes.truncate(MAX_NAMED);
     let large: Vec<_> = sizes.iter().filter(|(_, size)| *size > limits.blob).cloned().collect();
     if !large.is_empty() {
@@ -361,7 +369,7 @@ fn contains(haystack: &[u8], secret: &str) -> bool {
     false
 }
 
-fn named(paths: &[PathBuf]) -> String {
+pub(super) fn named(paths: &[PathBuf]) -> String {
     super::list(paths)
 }
 

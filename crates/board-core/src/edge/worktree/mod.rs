@@ -9,6 +9,7 @@
 //! | `create` | a new worktree, also after a crash half-way |
 //! | `snapshot` | what the agent left, as a tree |
 //! | `check` | the check commit and its refusals; the saved commit |
+//! | `delivered` | the same refusals for a commit that another service made |
 //! | `remove` | removal, and what lies around |
 //! | `reader` | a clean tree for those that only read |
 use std::{
@@ -25,6 +26,7 @@ mod check;
 #[cfg(test)]
 mod check_tests;
 mod create;
+mod delivered;
 mod reader;
 mod remove;
 #[cfg(test)]
@@ -32,6 +34,7 @@ mod remove_tests;
 mod snapshot;
 
 pub use check::{CheckCommit, CheckCommitRequest, CheckLimits, CheckRefusal, PUT_BACK};
+pub use delivered::DeliveryRefusal;
 pub use reader::{Difference, Fingerprint, Print, readers_tree, tree_fingerprint};
 pub use remove::{Stray, StrayKind};
 

@@ -10,6 +10,9 @@ use crate::model::phase::Phase;
 use crate::model::time::Timestamp;
 use crate::model::transition;
 
+/// Of a build that another service has: it cannot be asked to stop.
+const GIVEN_UP: &str = "aufgegeben; der Builder arbeitet vielleicht noch daran";
+
 impl Board {
     /// A paid start: phase and job in one write, parked for the undo window.
     pub(super) fn start(
@@ -102,7 +105,7 @@ impl Board {
         // would come.
         let to = if parked || external {
             self.release(id);
-            let sentence = if parked { "vor dem Start abgebrochen" } else { "aufgegeben" };
+            let sentence = if parked { "vor dem Start abgebrochen" } else { GIVEN_UP };
             self.fail(id, EventKind::Cancelled, RunResult::Cancelled, sentence, job, stamp)?
         } else {
             from
