@@ -265,6 +265,12 @@ fn transition(
     let mut held = desk.store.hold()?;
     let applied = held.update(change)?;
     fault_point!("complete.applied");
+    if desk.policy.external_builder
+        && let Err(error) = desk.queue.extern_to_done(outcome.reference())
+    {
+        // Every pass looks for it again.
+        tracing::error!(JOB_ID = %outcome.job_id, "the applied job of the builder cannot be put away: {error}");
+    }
     let published = publishing::pass(&held, desk.queue, now);
     drop(held);
     fault_point!("complete.published");

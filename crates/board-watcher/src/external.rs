@@ -31,6 +31,8 @@ const SETTLED: i64 = 2;
 const GRACE: Duration = Duration::from_secs(3_600);
 /// What a card says whose builder does not answer.
 const NO_ANSWER: &str = "Keine Antwort vom Builder: Der Auftrag kann aufgegeben werden.";
+/// Why a second result is not taken.
+const ANSWERED: &str = "this job and attempt has an outcome already";
 /// What stands for the runtime of such a run.
 const RUNTIME: &str = "extern";
 
@@ -125,9 +127,7 @@ fn take_results(
                     tracing::info!(JOB_ID = %outcome.job_id, CARD_ID = %outcome.card_id, "the builder answered: {}", outcome.result.id());
                     None
                 }
-                Left::AnotherWasFirst => {
-                    Some((None, "this job and attempt has an outcome already".to_owned()))
-                }
+                Left::AnotherWasFirst => Some((None, ANSWERED.to_owned())),
             },
         };
         match refused {
@@ -188,7 +188,10 @@ fn judge(
     }
     match board.standing(&given.card_id, reference) {
         Standing::Current => {}
-        Standing::Applied => return refuse(Some("job_id"), "its result was applied already".to_owned()),
+        Standing::Applied => return refuse(Some("job_id"), ANSWERED.to_owned()),
+        Standing::Stale if watcher.queue.view(&[reference], false)?.done_outcomes.contains(&reference) => {
+            return refuse(Some("job_id"), ANSWERED.to_owned());
+        }
         Standing::Stale => {
             let why = match board.cards.get(&given.card_id) {
                 None => "there is no such card",

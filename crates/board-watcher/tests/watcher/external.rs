@@ -159,7 +159,7 @@ fn row_44_a_result_that_comes_twice_or_for_an_unknown_card_is_kept_and_changes_n
     builder.leave(&result);
     setup.settle();
     let name = result.reference().outcome_file();
-    assert!(rejected(&setup, &name).contains("applied already"), "{}", rejected(&setup, &name));
+    assert!(rejected(&setup, &name).contains("has an outcome already"), "{}", rejected(&setup, &name));
     // For a card that nobody knows.
     let mut unknown = result.clone();
     unknown.job_id = uuid::Uuid::from_u128(7);

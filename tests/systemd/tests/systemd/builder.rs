@@ -10,9 +10,12 @@ const RESULTS: &str = "/srv/builder/results";
 /// The board with a builder elsewhere, as docs/builder.md sets it up.
 fn start() -> Board {
     let more = format!("[builder]\ninbox = \"{INBOX}\"\nresults = \"{RESULTS}\"\nuser = \"op\"\n");
-    let board = Board::start_configured(&[], &more);
+    let board = Board::start();
     board.sh(&format!(
-        "install -d -m 2770 -o op -g board-agent {INBOX} {RESULTS}; boardctl check-config; boardctl drop-ins --install; \
+        "install -d -m 2770 -o op -g board-agent {INBOX} {RESULTS}; cat >>/etc/board-agent/config.toml <<'END'
+{more}
+END
+         boardctl check-config; boardctl drop-ins --install; \
          systemctl disable --now board-agent-build@1.path board-agent-build@2.path; \
          systemctl restart board-agent-trigger.service board-agent-watcher.service"
     ));
@@ -63,7 +66,7 @@ fn row_44_a_result_of_an_external_builder_that_comes_twice_or_for_an_unknown_car
     // Twice.
     leave(&board, &outcome);
     let name = outcome.reference().outcome_file();
-    assert!(board.wait_rejected(&name).contains("applied already"));
+    assert!(board.wait_rejected(&name).contains("has an outcome already"));
     // For a card that nobody knows.
     let mut unknown = outcome;
     unknown.job_id = uuid::Uuid::new_v4();
