@@ -89,6 +89,8 @@ pub(crate) enum Command {
         #[arg(value_name = "UNIT")]
         unit: String,
     },
+    /// End all runs unless the target starts again, as systemd does when it stops
+    EndRuns,
     /// Check the configuration file: everything that is wrong, at once
     CheckConfig(CheckConfig),
     /// Check a job file or one to be dropped: everything that is wrong, at once

@@ -141,6 +141,25 @@ impl Systemctl {
         self.call(&["start", "--no-block", "--", unit]).map(drop)
     }
 
+    /// Whether a unit is to be started, perhaps again, by what systemd does right now.
+    ///
+    /// # Errors
+    /// [`SystemctlError`].
+    pub fn will_start(&self, unit: &str) -> Result<bool, SystemctlError> {
+        let jobs = self.call(&["list-jobs", "--plain", "--no-legend", "--", unit])?;
+        Ok(parse_jobs(&jobs).any(|kind| kind.contains("start")))
+    }
+
+    /// Stops units, patterns among them, and waits until they are. For root.
+    ///
+    /// # Errors
+    /// [`SystemctlError`].
+    pub fn stop(&self, units: &[String]) -> Result<(), SystemctlError> {
+        let mut arguments = vec!["stop", "--"];
+        arguments.extend(units.iter().map(String::as_str));
+        self.call(&arguments).map(drop)
+    }
+
     /// Reads the unit files again. For root.
     ///
     /// # Errors
@@ -165,6 +184,11 @@ impl Systemctl {
         let said = String::from_utf8_lossy(&output.stderr);
         Err(refused(said.lines().next().map_or_else(|| output.status.to_string(), str::to_owned)))
     }
+}
+
+/// The kinds in the answer of `systemctl list-jobs`: number, unit, kind and state in each line.
+fn parse_jobs(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| line.split_whitespace().nth(2))
 }
 
 /// Reads the answer of `systemctl show`: lines `Key=value`, an empty one between two units.
@@ -199,6 +223,14 @@ mod tests {
     const ANSWER: &str = "Result=unit-start-limit-hit\nId=board-agent-build@1.path\nLoadState=loaded\n\
         ActiveState=failed\nUnitFileState=enabled\n\nResult=success\nId=board-agent-read@2.path\nLoadState=masked\n\
         ActiveState=inactive\nUnitFileState=masked\n";
+
+    #[test]
+    fn a_restart_is_told_from_a_stop() {
+        let kinds = |text| parse_jobs(text).collect::<Vec<_>>();
+        assert_eq!(kinds("812 board-agent.target restart running\n"), ["restart"]);
+        assert_eq!(kinds("812 board-agent.target stop waiting\n"), ["stop"]);
+        assert!(kinds("No jobs\n").is_empty() && kinds("").is_empty());
+    }
 
     #[test]
     fn the_answer_of_show_is_read_unit_by_unit() {

@@ -91,7 +91,12 @@ pub struct HostRoot {
     pub entries: Vec<Entry>,
     /// The resolver's configuration, links resolved.
     pub resolv_conf: Option<PathBuf>,
+    /// Whether the worker has an IPC namespace of its own already, and may make no further one.
+    pub own_ipc: bool,
 }
+
+/// Set by the units with PrivateIPC=.
+const OWN_IPC: &str = "BOARD_OWN_IPC";
 
 impl HostRoot {
     /// Reads what is there of the allow-list.
@@ -112,7 +117,11 @@ impl HostRoot {
                 entries.push(Entry { path: path.into(), kind: Kind::Masked });
             }
         }
-        HostRoot { entries, resolv_conf: fs::canonicalize("/etc/resolv.conf").ok() }
+        HostRoot {
+            entries,
+            resolv_conf: fs::canonicalize("/etc/resolv.conf").ok(),
+            own_ipc: std::env::var_os(OWN_IPC).is_some(),
+        }
     }
 
     pub(super) fn mount(&self, args: &mut Arguments) {

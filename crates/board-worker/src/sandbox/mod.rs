@@ -107,9 +107,11 @@ impl SandboxPlan {
 
     fn arguments(&self) -> Vec<OsString> {
         let mut args = Arguments(Vec::new());
-        for flag in ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session"]
-        {
+        for flag in ["--unshare-pid", "--die-with-parent", "--new-session"] {
             args.flag(flag);
+        }
+        if !self.host.own_ipc {
+            args.flag("--unshare-ipc");
         }
         match self.network {
             Network::Host => {}
@@ -180,6 +182,7 @@ mod tests {
                     entry("/etc/ssl/private", Kind::Masked),
                 ],
                 resolv_conf: Some("/run/systemd/resolve/stub-resolv.conf".into()),
+                own_ipc: false,
             },
             read: vec![Bind::same("/opt/agent/bin")],
             home: "/var/lib/board/run/home".into(),
@@ -208,6 +211,9 @@ mod tests {
     #[test]
     fn the_network_is_cut_only_where_the_plan_says_so() {
         assert!(!line(&plan()).contains("--unshare-net"));
+        assert!(line(&plan()).contains("--unshare-ipc"));
+        let in_unit = HostRoot { own_ipc: true, ..plan().host };
+        assert!(!line(&SandboxPlan { host: in_unit, ..plan() }).contains("--unshare-ipc"));
         assert!(line(&SandboxPlan { network: Network::None, ..plan() }).contains("--unshare-net"));
     }
 

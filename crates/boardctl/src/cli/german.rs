@@ -104,6 +104,10 @@ const TEXTS: &[(&str, &str)] = &[
     ),
     ("boardctl alarm", "Schlägt Alarm für eine gescheiterte Unit, wie es systemd tut"),
     ("boardctl alarm.unit", "Die Unit"),
+    (
+        "boardctl end-runs",
+        "Beendet alle Läufe, wenn das Target nicht wieder startet, wie es systemd beim Anhalten tut",
+    ),
     ("boardctl check-config", "Prüft die Konfigurationsdatei: alles, was falsch ist, auf einmal"),
     (
         "boardctl check-config.elsewhere",

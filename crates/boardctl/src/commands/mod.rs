@@ -56,6 +56,7 @@ pub(crate) fn run(line: &Cli) -> anyhow::Result<()> {
         }
         Command::Sweep => sweep::run(&settings.clone()?, out),
         Command::Alarm { unit } => sweep::alarm(&settings.clone()?, unit, out),
+        Command::EndRuns => sweep::end_runs(),
         Command::DropIns { install } => drop_ins::run(&settings.clone()?, *install, out),
         Command::Doctor(arguments) => match arguments.command {
             None => doctor::run(&config(global), settings.clone(), &control(), out),

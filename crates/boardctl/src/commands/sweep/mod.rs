@@ -1,4 +1,5 @@
-//! `boardctl sweep`, what the timer starts once a minute, and `boardctl alarm`: what no event tells of, and what is old.
+//! What only systemd calls: `boardctl sweep`, once a minute, for what no event tells of and what is old; `boardctl alarm`;
+//! `boardctl end-runs`.
 //!
 //! It does what whoever calls it may do: the files are the service user's, the units are root's. The unit of the sweep
 //! therefore calls it twice. Harmless by hand, and at any time.
@@ -13,6 +14,7 @@ use board_core::edge::alarms;
 use board_core::edge::journal;
 use board_core::edge::settings::Settings;
 use board_core::edge::systemd::{self, Systemctl};
+use board_core::model::job::Lane;
 use nix::unistd::geteuid;
 
 pub(crate) use files::open_git;
@@ -57,6 +59,20 @@ pub(crate) fn run(settings: &Settings, out: Out) -> anyhow::Result<()> {
     }
     anyhow::ensure!(failed == 0, "{}", words::sweep_failed(out.language, &failed.to_string()));
     Ok(())
+}
+
+/// Ends every run, where the target is stopped and not started again; `board-agent-runs.service` calls it.
+///
+/// # Errors
+/// systemd cannot be asked.
+pub(crate) fn end_runs() -> anyhow::Result<()> {
+    let systemctl = Systemctl::default();
+    if systemctl.will_start(systemd::TARGET)? {
+        return Ok(());
+    }
+    let workers: Vec<String> =
+        Lane::ALL.iter().map(|lane| format!("board-agent-{}@*.service", lane.id())).collect();
+    Ok(systemctl.stop(&workers)?)
 }
 
 /// What a part of the sweep came to.
