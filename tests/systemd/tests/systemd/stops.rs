@@ -112,3 +112,19 @@ fn row_17_a_changed_unit_ends_no_run_and_is_the_next_job_s() {
     interrupted(&board, "gate-drei", 5);
     assert!(!is_alive(agent));
 }
+
+#[test]
+fn a_stop_of_the_target_ends_the_runs_and_starts_none_again_before_it_starts() {
+    let board = Board::start();
+    let (_, agent) = building(&board, "gate-eins");
+    board.systemctl("stop board-agent.target");
+    board.wait("the end of the run", || (!is_alive(agent)).then_some(()));
+    board.wait("everything to be stopped", || {
+        let active =
+            "list-units --plain --no-legend --state=active,activating,deactivating 'board-agent-*.service'";
+        board.systemctl(active).is_empty().then_some(())
+    });
+    assert!(board.agents().is_empty(), "nothing is started again");
+    board.systemctl("start board-agent.target");
+    interrupted(&board, "gate-eins", 1);
+}
