@@ -32,6 +32,7 @@ const BENCHES: &[Bench] = &[
     Bench { name: "audit", package: "board-core", example: "commit_cost" },
     Bench { name: "scale", package: "loop-tests", example: "scale" },
     Bench { name: "memory", package: "loop-tests", example: "memory" },
+    Bench { name: "systemd", package: "systemd-tests", example: "lanes" },
 ];
 
 /// One line of the table.
@@ -72,6 +73,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     // All before any: nothing is built beside a measurement.
     let daemons = ["--package", "boardctl", "--package", "board-trigger", "--package", "board-worker"];
     cargo(&[&["build", "--release"], &daemons[..]].concat(), &programs)?;
+    if chosen.iter().any(|bench| bench.package == "systemd-tests") {
+        // As it is installed.
+        cargo(&["xtask", "dist"], &programs)?;
+    }
     for bench in &chosen {
         cargo(&["build", "--release", "--package", bench.package, "--example", bench.example], &programs)?;
     }
