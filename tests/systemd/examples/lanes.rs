@@ -194,11 +194,7 @@ fn pueue() -> anyhow::Result<f64> {
         .spawn()
         .map_err(|error| anyhow::anyhow!("{HOW}: {error}"))?;
     let measured = (|| {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while !peer(dir.path(), "pueue").arg("pause").stderr(Stdio::null()).status()?.success() {
-            anyhow::ensure!(Instant::now() < deadline, "{HOW}: the daemon does not answer");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        wait_for_pueued(dir.path())?;
         for _ in 0..JOBS {
             ran(peer(dir.path(), "pueue").args(["add", "--", &agent]), HOW)?;
         }
@@ -210,6 +206,21 @@ fn pueue() -> anyhow::Result<f64> {
     daemon.kill()?;
     daemon.wait()?;
     measured
+}
+
+/// Waits until the daemon of pueue answers, and has it hold back what is added.
+fn wait_for_pueued(home: &Path) -> anyhow::Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !peer(home, "pueue").arg("pause").stderr(Stdio::null()).status()?.success() {
+        anyhow::ensure!(Instant::now() < deadline, "the daemon of pueue does not answer");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+/// Lets an idle board be idle.
+fn wait_idle(time: Duration) {
+    std::thread::sleep(time);
 }
 
 /// Jobs per second of nq.
@@ -276,10 +287,10 @@ fn idle(board: &Board) -> anyhow::Result<()> {
     board.op("git add docs; git commit -qm Karten");
     anyhow::ensure!(board.send("GET", "/", None)?.status == 200, "the page");
     // What the page began is over after this, and is no idling.
-    std::thread::sleep(Duration::from_secs(10));
+    wait_idle(Duration::from_secs(10));
     let used = || -> anyhow::Result<u64> { Ok(board.property("board-agent.slice", "CPUUsageNSec").parse()?) };
     let before = used()?;
-    std::thread::sleep(IDLE);
+    wait_idle(IDLE);
     let milliseconds = (used()? - before) / 1_000_000;
     println!("CPU of all units in {} s with {CARDS} cards, ms | {milliseconds} | 20", IDLE.as_secs());
     Ok(())
