@@ -39,6 +39,8 @@ use crate::reply::{Problem, json_response};
         cards::restore,
         cards::draft_retry,
         cards::delete,
+        cards::read,
+        cards::synthesise,
         cards::parent,
         cards::profile,
         jobs::list,

@@ -36,6 +36,8 @@ pub(crate) const API_PATHS: &[&str] = &[
     "/api/board/cards/{id}/accept-slug",
     "/api/board/cards/{id}/text",
     "/api/board/drafts",
+    "/api/board/cards/{id}/read",
+    "/api/board/cards/{id}/synthesise",
     "/api/board/cards/{id}/parent",
     "/api/board/cards/{id}/profile",
     "/api/board/jobs",
@@ -62,6 +64,8 @@ fn pages() -> Router<Arc<App>> {
         .route("/karten/{id}/konflikt", post(text_pages::settle))
         .route("/karten/{id}/parent", post(card_pages::parent))
         .route("/karten/{id}/profile", post(card_pages::profile))
+        .route("/karten/{id}/gelesen", post(card_pages::read))
+        .route("/karten/{id}/synthese", post(card_pages::synthesise))
         .route("/entwuerfe/neu", get(draft_pages::new).post(draft_pages::create))
         .route("/entwuerfe/{id}", get(draft_pages::show).post(card_pages::act))
         .route("/jobs", get(pages::jobs))
@@ -99,6 +103,8 @@ fn api() -> Router<Arc<App>> {
         .route("/api/board/cards/{id}/accept-slug", post(texts::accept_slug))
         .route("/api/board/cards/{id}/text", get(texts::get).put(texts::put).delete(texts::delete))
         .route("/api/board/drafts", post(drafts::create))
+        .route("/api/board/cards/{id}/read", post(cards::read))
+        .route("/api/board/cards/{id}/synthesise", post(cards::synthesise))
         .route("/api/board/cards/{id}/parent", patch(cards::parent))
         .route("/api/board/cards/{id}/profile", patch(cards::profile))
         .route("/api/board/jobs", get(jobs::list))

@@ -384,6 +384,8 @@ fn refused_by_board(refusal: &Refusal) -> Refused {
         | Refusal::Taken(_)
         | Refusal::Limit(_)
         | Refusal::Link(_)
+        | Refusal::Synthesis(_)
+        | Refusal::Parked
         | Refusal::Fault(_) => Refused::new(refusal.to_string()),
     }
 }

@@ -382,6 +382,12 @@ pub enum Refusal {
     /// A link between cards that cannot be.
     #[error("{0}")]
     Link(#[from] LinkRefusal),
+    /// The start of the card can still be taken back, and with it all that would be done to it now.
+    #[error("the start of the card can still be taken back; try again when it runs")]
+    Parked,
+    /// A synthesis that was asked for by hand and cannot be made now.
+    #[error("{0}")]
+    Synthesis(#[from] SynthesisRefusal),
     /// A fault of the board itself, shown and logged.
     #[error("{0}")]
     Fault(String),
@@ -438,4 +444,23 @@ pub enum LinkRefusal {
     /// More than [`super::fanout::MAX_CHILDREN`].
     #[error("a card has at most {} children", super::fanout::MAX_CHILDREN)]
     TooMany,
+}
+
+/// Why no synthesis was made by hand (domain.md, "Fan-out and synthesis").
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SynthesisRefusal {
+    /// The card has none.
+    #[error("the card has no children; link some first")]
+    NoChildren,
+    /// Children that have not ended.
+    #[error("not ended yet: {}", names(.0))]
+    Open(Vec<Slug>),
+    /// One is being written.
+    #[error("a synthesis is being written already")]
+    Due,
+}
+
+/// Slugs as a list to read.
+pub fn names(slugs: &[Slug]) -> String {
+    slugs.iter().map(Slug::as_str).collect::<Vec<_>>().join(", ")
 }

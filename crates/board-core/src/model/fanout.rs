@@ -1,8 +1,8 @@
 //! Parents and children: linking, what blocks a parent, and when its synthesis is due.
 
-use super::board::{Board, Stamp};
+use super::board::{Board, Request, Stamp};
 use super::card::{Card, CardId};
-use super::event::LinkRefusal;
+use super::event::{LinkRefusal, Refusal, SynthesisRefusal};
 use super::phase::{Phase, Terminal};
 use super::slug::Slug;
 use super::time::Timestamp;
@@ -11,6 +11,9 @@ use super::time::Timestamp;
 const LINKED: &str = "linked";
 /// Event of a record that tells of a link that was taken away.
 const UNLINKED: &str = "unlinked";
+
+/// Event of a record that tells that the operator asked for a synthesis.
+pub const SYNTHESIS_ASKED: &str = "synthesis_asked";
 
 /// Children of one parent at most.
 pub const MAX_CHILDREN: usize = 64;
@@ -134,6 +137,53 @@ impl Board {
             }
         }
         true
+    }
+
+    /// The operator asks for a synthesis, the first or a further one: it is due from here on, and the watcher
+    /// writes it. `open_without_entry` as for [`blocked_by`].
+    ///
+    /// # Errors
+    /// [`Refusal::Synthesis`] without children, while one of them is open, or while one is due already;
+    /// [`Refusal::Parked`]; [`Refusal::Applying`] and [`Refusal::Saving`] while its documents are written.
+    pub fn ask_synthesis(
+        &mut self,
+        parent: &CardId,
+        stamp: &Stamp,
+        open_without_entry: impl Fn(&Slug) -> bool,
+    ) -> Result<(), Refusal> {
+        // A repeated request is answered as the first time, also when that synthesis is written by now.
+        if stamp.request.is_some_and(|key| self.request(key).is_some()) {
+            return Ok(());
+        }
+        let card = self.cards.get(parent).ok_or_else(|| Refusal::UnknownCard(parent.clone()))?;
+        if card.synthesis_due.is_some() {
+            return Err(SynthesisRefusal::Due.into());
+        }
+        if card.applying.is_some() {
+            return Err(Refusal::Applying);
+        }
+        if card.order.is_some() {
+            return Err(Refusal::Saving);
+        }
+        if card.parked.is_some() {
+            return Err(Refusal::Parked);
+        }
+        if card.children.is_empty() {
+            return Err(SynthesisRefusal::NoChildren.into());
+        }
+        let open = blocked_by(self, card, open_without_entry);
+        if !open.is_empty() {
+            return Err(SynthesisRefusal::Open(open).into());
+        }
+        if let Some(card) = self.cards.get_mut(parent) {
+            card.synthesis_due = Some(stamp.now);
+        }
+        self.record_change(parent, SYNTHESIS_ASKED, stamp);
+        if let Some(key) = stamp.request {
+            let event = SYNTHESIS_ASKED.to_owned();
+            self.requests.push(Request { key, at: stamp.now, card: parent.clone(), job: None, event });
+        }
+        Ok(())
     }
 
     /// Called in the write in which `child` became terminal: makes its parent's synthesis due if all

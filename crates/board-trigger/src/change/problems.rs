@@ -4,7 +4,7 @@ use board_core::edge::settings::Language;
 use board_core::edge::store::StoreError;
 use board_core::model::board::Board;
 use board_core::model::card::{Card, CardId};
-use board_core::model::event::{LinkRefusal, Refusal};
+use board_core::model::event::{self, LinkRefusal, Refusal, SynthesisRefusal};
 use board_core::model::job::{Speaker, Turn};
 use board_core::model::slug::{Slug, SlugError};
 use serde_json::json;
@@ -99,6 +99,10 @@ pub(super) fn refusal_problem(refusal: Refusal, board: &Board, id: &CardId) -> P
         }
         Refusal::Limit(text) => Problem::new(422, "limit").said(text.de, text.en),
         Refusal::Link(refusal) => link_problem(&refusal),
+        Refusal::Parked => {
+            Problem::new(409, "parked").detail_key("problem.parked.detail", &[]).retry_after(5)
+        }
+        Refusal::Synthesis(refusal) => synthesis_problem(&refusal),
         Refusal::Fault(text) => {
             tracing::error!(CARD_ID = %id, "{text}");
             Problem::new(500, "fault")
@@ -118,6 +122,17 @@ fn link_problem(refusal: &LinkRefusal) -> Problem {
         L::NotACard(id) => problem.detail_key("link.not-a-card", &[("id", &id.to_string())]),
         L::TooMany => problem
             .detail_key("link.too-many", &[("n", &board_core::model::fanout::MAX_CHILDREN.to_string())]),
+    }
+}
+
+fn synthesis_problem(refusal: &SynthesisRefusal) -> Problem {
+    let problem = Problem::new(409, "synthesis");
+    match refusal {
+        SynthesisRefusal::NoChildren => problem.detail_key("problem.synthesis.no-children", &[]),
+        SynthesisRefusal::Open(open) => {
+            problem.detail_key("problem.synthesis.open", &[("ids", &event::names(open))])
+        }
+        SynthesisRefusal::Due => problem.detail_key("problem.synthesis.due", &[]).retry_after(2),
     }
 }
 

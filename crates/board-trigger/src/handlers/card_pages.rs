@@ -290,6 +290,43 @@ pub(crate) async fn parent(
     .await
 }
 
+/// `POST /karten/{id}/gelesen`
+pub(crate) async fn read(
+    state: State<Arc<App>>,
+    ctx: Ctx,
+    path: Path<String>,
+    form: FormBody,
+) -> Result<Response, Problem> {
+    and_back(state, ctx, path, form, change::mark_read).await
+}
+
+/// `POST /karten/{id}/synthese`
+pub(crate) async fn synthesise(
+    state: State<Arc<App>>,
+    ctx: Ctx,
+    path: Path<String>,
+    form: FormBody,
+) -> Result<Response, Problem> {
+    and_back(state, ctx, path, form, change::synthesise).await
+}
+
+/// A form whose button says all, and back to the card.
+async fn and_back(
+    State(app): State<Arc<App>>,
+    ctx: Ctx,
+    Path(id): Path<String>,
+    FormBody(form): FormBody,
+    change: fn(&App, &Ctx, &CardId) -> Result<(), Problem>,
+) -> Result<Response, Problem> {
+    let id = card_id(&id)?;
+    let ctx = ctx.with_form(&form);
+    blocking(&app, move |app| {
+        change(app, &ctx, &id).map_err(|problem| problem.form(form.0.clone()))?;
+        Ok(see_other(&page_of(&id)))
+    })
+    .await
+}
+
 /// `POST /karten/{id}/profile`
 pub(crate) async fn profile(
     State(app): State<Arc<App>>,

@@ -59,6 +59,19 @@ pub(crate) struct ParentBody {
     parent_id: Option<Option<String>>,
 }
 
+/// What was read.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ReadBody {
+    /// The operator has read it; must be true.
+    confirm: bool,
+}
+
+/// A call that takes nothing.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NoBody {}
+
 /// Tells an absent field from null.
 fn given<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
     Option::<String>::deserialize(deserializer).map(Some)
@@ -311,9 +324,40 @@ async fn card_after(
     .await
 }
 
+/// Says that a synthesis was read, so that it can be started.
+#[utoipa::path(post, path = "/api/board/cards/{id}/read", tag = "cards", params(("id" = String, Path)), request_body = ReadBody, responses(
+    (status = 200, body = CardJson), (status = 409, description = "gone"), (status = 412, description = "precondition"),
+    (status = 422, description = "invalid: `confirm` is not true"),
+))]
+pub(crate) async fn read(
+    State(app): State<Arc<App>>,
+    ctx: Ctx,
+    Path(id): Path<String>,
+    JsonBody(body): JsonBody<ReadBody>,
+) -> Result<Response, Problem> {
+    if !body.confirm {
+        return Err(Problem::new(422, "invalid").field("confirm").detail_key("problem.confirm", &[]));
+    }
+    card_after(app, ctx, &id, change::mark_read).await
+}
+
+/// Has the synthesis of a card's children written, the first or a further one; all of them must have ended.
+#[utoipa::path(post, path = "/api/board/cards/{id}/synthesise", tag = "cards", params(("id" = String, Path)), responses(
+    (status = 200, body = CardJson, description = "it is due; the watcher writes it"),
+    (status = 409, description = "synthesis, parked, applying, saving"), (status = 412, description = "precondition"),
+))]
+pub(crate) async fn synthesise(
+    State(app): State<Arc<App>>,
+    ctx: Ctx,
+    Path(id): Path<String>,
+    JsonBody(_): JsonBody<NoBody>,
+) -> Result<Response, Problem> {
+    card_after(app, ctx, &id, change::synthesise).await
+}
+
 /// Links a card to a parent, or unlinks it.
 #[utoipa::path(patch, path = "/api/board/cards/{id}/parent", tag = "cards", params(("id" = String, Path)), request_body = ParentBody, responses(
-    (status = 200, body = CardJson), (status = 409, description = "link"), (status = 422, description = "invalid"),
+    (status = 200, body = CardJson), (status = 409, description = "link, parked, saving"), (status = 422, description = "invalid"),
 ))]
 pub(crate) async fn parent(
     State(app): State<Arc<App>>,

@@ -20,7 +20,7 @@ use crate::change;
 use crate::middleware::Ctx;
 use crate::reply::{Form, FormBody, Problem, see_other};
 use crate::route::page_of;
-use crate::view::{card as view, markdown, text};
+use crate::view::{card as view, family, markdown, text};
 use crate::world::World;
 
 /// What a draft's page shows besides its card.
@@ -33,7 +33,7 @@ struct DraftPage {
     /// The kept proposal, rendered.
     proposal: Option<String>,
     /// The idea or the card that it belongs to.
-    origin: Option<view::CardLink>,
+    origin: Option<family::CardLink>,
     /// What the planner said that is no answer.
     reply: Option<String>,
     max_rounds: u32,
@@ -59,7 +59,7 @@ fn draft_page(app: &App, ctx: &Ctx, world: &World, card: &Card) -> DraftPage {
         proposal: draft
             .and_then(|draft| draft.proposal.as_ref())
             .and_then(|proposal| markdown::render(&proposal.body)),
-        origin: origin.map(|id| view::CardLink::new(world, id, ctx.language)),
+        origin: origin.map(|id| family::CardLink::new(world, id, ctx.language)),
         reply: refused_reply(app, card).map(|reply| text::visible(&reply)),
         max_rounds: MAX_ROUNDS,
         max_chars: MAX_ANSWER_CHARS,

@@ -2,7 +2,7 @@
 use board_core::edge::settings::Language;
 use board_core::model::board::{Board, Policy};
 use board_core::model::card::{Card, CardId, Source, Step};
-use board_core::model::fanout::ChildState;
+use board_core::model::fanout::{ChildState, SYNTHESIS_ASKED};
 use board_core::model::job::{JobType, Speaker, Turn};
 use board_core::model::marker::draft::ProposedIntent;
 use board_core::model::marker::review::Decision;
@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::actions::{self, Action, Call};
 use super::board::{State, card_rev, state};
+use super::family::{self, CardLink};
 use super::{phase_label, text};
 use crate::i18n::t;
 use crate::world::World;
@@ -383,28 +384,6 @@ fn decision_id(decision: Decision) -> &'static str {
     }
 }
 
-/// Another card, as a link.
-#[derive(Debug, Serialize)]
-pub(crate) struct CardLink {
-    id: String,
-    title: String,
-    phase_label: &'static str,
-    ended: bool,
-}
-
-impl CardLink {
-    /// The link to a card that may be gone.
-    pub(crate) fn new(world: &World, id: &CardId, language: Language) -> CardLink {
-        let card = world.card(id);
-        CardLink {
-            id: id.to_string(),
-            title: card.map_or_else(|| id.to_string(), |card| text::excerpt(world.title(card), 120)),
-            phase_label: card.map_or("–", |card| phase_label(card.phase, language)),
-            ended: id.slug().is_some_and(|slug| world.child_state(slug) != ChildState::Open),
-        }
-    }
-}
-
 /// A line of the history.
 #[derive(Debug, Serialize)]
 pub(crate) struct HistoryLine {
@@ -446,6 +425,8 @@ pub(crate) struct CardPage {
     parent: Option<CardLink>,
     children: Vec<CardLink>,
     synthesis: Option<CardLink>,
+    /// All children have ended, and none is being written: the operator can have a synthesis made.
+    synthesises: bool,
     open_draft: Option<CardLink>,
     history: Vec<HistoryLine>,
     reports: Vec<ReportPage>,
@@ -486,6 +467,7 @@ pub(crate) fn page(
         parent: card.parent.as_ref().map(slug_link),
         children: card.children.iter().map(slug_link).collect(),
         synthesis: card.synthesis.as_ref().map(slug_link),
+        synthesises: family::synthesises(world, card),
         open_draft: card.open_draft.as_ref().map(link),
         history: card.history.iter().rev().map(|step| history_line(step, language)).collect(),
         reports,
@@ -539,6 +521,7 @@ fn history_line(step: &Step, language: Language) -> HistoryLine {
             match step.event.as_str() {
                 "profile_chosen" => "history.profile",
                 "read" => "history.read",
+                SYNTHESIS_ASKED => "history.synthesis",
                 "edited" => "history.edited",
                 "linked" | "unlinked" | "parent" => "history.link",
                 _ => "history.other",

@@ -3,6 +3,7 @@ pub(crate) mod actions;
 pub(crate) mod board;
 pub(crate) mod card;
 pub(crate) mod diff;
+pub(crate) mod family;
 pub(crate) mod job;
 pub(crate) mod markdown;
 pub(crate) mod pages;

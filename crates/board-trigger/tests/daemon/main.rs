@@ -5,6 +5,7 @@
 mod changes;
 mod checks;
 mod drafts;
+mod family;
 mod house;
 mod reach;
 mod reading;

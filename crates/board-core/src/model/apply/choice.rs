@@ -11,7 +11,7 @@ impl Board {
     ///
     /// # Errors
     /// [`Refusal::Invalid`] for a profile that is not configured or a budget outside 1 to the cap,
-    /// [`Refusal::Saving`] before its file is written.
+    /// [`Refusal::Saving`] before its file is written, [`Refusal::Parked`] while its start can be taken back.
     pub fn set_choice(
         &mut self,
         id: &CardId,

@@ -159,10 +159,13 @@ impl Board {
         let card = self.card_mut(id)?;
         let from = card.phase;
         let parked = card.parked.take().ok_or(Refusal::TooLateToUndo)?;
+        let due = card.synthesis_due;
         let revises = card.draft.as_ref().and_then(|d| d.revises.as_ref()).map(|r| r.card.clone());
         let to = parked.before.as_ref().map(|before| before.phase).or(parked.step.from);
         match parked.before {
-            Some(before) => {
+            Some(mut before) => {
+                // A child that ended meanwhile ended all the same.
+                before.synthesis_due = due;
                 self.cards.insert(id.clone(), *before);
             }
             None => {

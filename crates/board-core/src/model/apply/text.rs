@@ -140,13 +140,15 @@ impl Board {
         }
     }
 
-    /// Whether a card can be linked and be given a profile: not before its file is written.
+    /// Whether a card can be linked and be given a profile: not before its file is written, and not while its
+    /// start can be taken back (an undo would take that with it, and leave its record in the outbox).
     ///
     /// # Errors
-    /// [`Refusal::Saving`]
+    /// [`Refusal::Saving`], [`Refusal::Parked`]
     pub fn check_written(&self, id: &CardId) -> Result<(), Refusal> {
         match self.cards.get(id) {
             Some(card) if card.is_only_ordered() => Err(Refusal::Saving),
+            Some(card) if card.parked.is_some() => Err(Refusal::Parked),
             Some(_) | None => Ok(()),
         }
     }

@@ -385,6 +385,55 @@ fn the_last_child_that_ends_makes_the_synthesis_due_once_and_an_interrupted_one_
 }
 
 #[test]
+fn a_synthesis_by_hand_needs_children_that_have_all_ended_and_is_asked_for_once() {
+    use crate::model::event::SynthesisRefusal as S;
+    let (mut board, mut clock) = (Board::empty(), Clock(0));
+    let (parent, child) =
+        (planned(&mut board, "parent", Source::Intent), planned(&mut board, "child", Source::Research));
+    let mut ask = |board: &mut Board, key: u128| {
+        let stamp = Stamp { request: Some(Uuid::from_u128(key)), ..clock.stamp() };
+        board.ask_synthesis(&parent, &stamp, |_| true)
+    };
+    assert_eq!(ask(&mut board, 1), Err(S::NoChildren.into()));
+    board.link(&child, Some(&parent), &Clock(50).stamp()).unwrap();
+    let open = Err(S::Open(vec![Slug::parse("child").unwrap()]).into());
+    assert_eq!(ask(&mut board, 2), open);
+    let entry = board.cards.remove(&child).unwrap();
+    assert_eq!(ask(&mut board, 3), open, "whoever knows the repository says whether it is open");
+    board.cards.insert(child.clone(), entry);
+    board.cards.get_mut(&child).unwrap().phase = Phase::RechercheFertig;
+    assert_eq!(ask(&mut board, 4), Ok(()));
+    assert!(board.cards[&parent].synthesis_due.is_some());
+    assert_eq!(ask(&mut board, 5), Err(S::Due.into()));
+    let slug = Slug::parse("parent-synthese").unwrap();
+    board.finish_synthesis(&parent, &slug, "Synthese", &[], &Clock(60).stamp()).unwrap();
+    assert_eq!(ask(&mut board, 4), Ok(()), "the same request");
+    assert!(board.cards[&parent].synthesis_due.is_none(), "does nothing the second time");
+    assert_eq!(ask(&mut board, 6), Ok(()));
+    assert!(board.cards[&parent].synthesis_due.is_some(), "a further one");
+    assert_eq!(board.outbox.iter().filter(|entry| entry.step.event == "synthesis_asked").count(), 2);
+}
+
+#[test]
+fn while_a_start_can_be_taken_back_nothing_else_is_recorded_and_a_child_that_ends_is_not_forgotten() {
+    let (mut board, mut clock) = (Board::empty(), Clock(0));
+    let (parent, child) =
+        (planned(&mut board, "parent", Source::Intent), planned(&mut board, "child", Source::Intent));
+    board.link(&child, Some(&parent), &clock.stamp()).unwrap();
+    // As the store does with each write.
+    board.cards.values_mut().for_each(|card| card.rev = 1);
+    let park = Stamp { park: true, ..clock.stamp() };
+    board.apply(&parent, Event::Started { payload: builder(1, false) }, &park, &policy(5)).unwrap();
+    assert_eq!(board.check_written(&parent), Err(Refusal::Parked));
+    assert_eq!(board.ask_synthesis(&parent, &clock.stamp(), |_| false), Err(Refusal::Parked));
+    board.apply(&child, Event::Archived, &clock.stamp(), &policy(0)).unwrap();
+    board.apply(&parent, Event::Undone { in_queue: false }, &clock.stamp(), &policy(0)).unwrap();
+    let back = &board.cards[&parent];
+    assert_eq!((back.phase, back.children.len()), (Phase::Geplant, 1));
+    assert!(back.synthesis_due.is_some());
+}
+
+#[test]
 fn links_that_cannot_be_are_refused_with_their_reason() {
     use crate::model::event::LinkRefusal as L;
     let (mut board, mut clock) = (Board::empty(), Clock(0));
