@@ -10,11 +10,11 @@ use board_core::edge::store::{Held, StoreError, UpdateError};
 use board_core::model::board::{Board, Stamp};
 use board_core::model::card::{Card, CardId};
 use board_core::model::event::{Applied, Event, EventKind, Refusal};
-use board_core::model::fanout::ChildState;
 use board_core::model::phase::Phase;
 use board_core::model::slug::Slug;
 use uuid::Uuid;
 
+pub(crate) mod marks;
 mod prepare;
 mod problems;
 pub(crate) mod texts;
@@ -330,54 +330,6 @@ pub(crate) fn set_parent(app: &App, ctx: &Ctx, id: &CardId, parent: Option<&Card
     let text = parent.map(ToString::to_string);
     record_plain(app, ctx, "parent", Some(id), text.as_deref(), &result);
     result
-}
-
-/// The operator says that he has read a synthesis.
-///
-/// # Errors
-/// Why not.
-pub(crate) fn mark_read(app: &App, ctx: &Ctx, id: &CardId) -> Result<(), Problem> {
-    ctx.operator()?;
-    let world = app.world_of(&[id])?;
-    let result = with_card(app, ctx, &world, id, |board, stamp| board.mark_read(id, stamp));
-    record_plain(app, ctx, "read", Some(id), None, &result);
-    result
-}
-
-/// The operator asks for a synthesis of a card's children; the watcher writes it.
-///
-/// # Errors
-/// Why not.
-pub(crate) fn synthesise(app: &App, ctx: &Ctx, id: &CardId) -> Result<(), Problem> {
-    ctx.operator()?;
-    // All of it, since the children are looked at as well.
-    let world = app.world()?;
-    let is_open = |child: &Slug| world.child_state(child) == ChildState::Open;
-    let result = with_card(app, ctx, &world, id, |board, stamp| board.ask_synthesis(id, stamp, is_open));
-    record_plain(app, ctx, "synthesise", Some(id), None, &result);
-    result
-}
-
-/// A change of one card that is no event: its revision is compared, the state knows it, and the change
-/// is made in one write.
-fn with_card(
-    app: &App,
-    ctx: &Ctx,
-    world: &World,
-    id: &CardId,
-    change: impl FnOnce(&mut Board, &Stamp) -> Result<(), Refusal>,
-) -> Result<(), Problem> {
-    let card = changeable(ctx, world, id)?;
-    if !ctx.matches(card_rev(world, card)) {
-        return Err(Problem::new(412, "precondition").rev(card_rev(world, card)));
-    }
-    let mut held = app.store.hold_patiently().map_err(store_problem)?;
-    let stamp = stamp(ctx);
-    update(&mut held, |board| {
-        board.take_in(card);
-        change(board, &stamp)
-    })
-    .map_err(|e| e.problem(&held, id))
 }
 
 /// Chooses profile and budget of a card.

@@ -41,6 +41,7 @@ use crate::reply::{Problem, json_response};
         cards::delete,
         cards::read,
         cards::synthesise,
+        cards::rank,
         cards::parent,
         cards::profile,
         jobs::list,

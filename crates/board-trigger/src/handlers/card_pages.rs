@@ -21,12 +21,12 @@ use super::cards::{moved, start_from};
 use super::{blocking, card_id, draft_pages, frame, html, text_pages};
 use crate::app::App;
 use crate::change::texts::{self, Written};
-use crate::change::{self, Ask, Wanted};
+use crate::change::{self, Ask, Wanted, marks};
 use crate::middleware::Ctx;
 use crate::middleware::headers::CSP_SANDBOX;
 use crate::reply::{Form, FormBody, Problem, TEXT_BODY_CAP, see_other};
 use crate::route::{own_page, page_of};
-use crate::view::{actions, card as view, diff, markdown, text};
+use crate::view::{actions, card as view, diff, family, markdown, text};
 use crate::world::World;
 
 /// Reports that a card's page renders; older ones are in the repository.
@@ -143,6 +143,7 @@ pub(crate) async fn show(
             merges => merges(reader.as_ref(), card),
             profiles => Serde(profiles),
             parents => Serde(parents(&world, card)),
+            places => Serde(family::places(&world, card)),
             older_reports => card.reports.len().saturating_sub(REPORTS_SHOWN),
             slug => Slug::of_title(world.title(card)).map(|slug| slug.to_string()),
         };
@@ -297,7 +298,7 @@ pub(crate) async fn read(
     path: Path<String>,
     form: FormBody,
 ) -> Result<Response, Problem> {
-    and_back(state, ctx, path, form, change::mark_read).await
+    and_back(state, ctx, path, form, marks::mark_read).await
 }
 
 /// `POST /karten/{id}/synthese`
@@ -307,7 +308,25 @@ pub(crate) async fn synthesise(
     path: Path<String>,
     form: FormBody,
 ) -> Result<Response, Problem> {
-    and_back(state, ctx, path, form, change::synthesise).await
+    and_back(state, ctx, path, form, marks::synthesise).await
+}
+
+/// `POST /karten/{id}/platz`
+pub(crate) async fn rank(
+    State(app): State<Arc<App>>,
+    ctx: Ctx,
+    Path(id): Path<String>,
+    FormBody(form): FormBody,
+) -> Result<Response, Problem> {
+    let id = card_id(&id)?;
+    let ctx = ctx.with_form(&form);
+    blocking(&app, move |app| {
+        let done =
+            marks::before(form.get("before")).and_then(|before| marks::rank(app, &ctx, &id, before.as_ref()));
+        done.map_err(|problem| problem.form(form.0.clone()))?;
+        Ok(see_other(&page_of(&id)))
+    })
+    .await
 }
 
 /// A form whose button says all, and back to the card.

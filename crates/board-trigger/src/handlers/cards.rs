@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{blocking, card_id};
 use crate::app::App;
-use crate::change::{self, Ask, Done, Wanted};
+use crate::change::{self, Ask, Done, Wanted, marks};
 use crate::middleware::Ctx;
 use crate::reply::{JsonBody, Problem, json_response, json_with_etag};
 use crate::view::board::card_rev;
@@ -65,6 +65,14 @@ pub(crate) struct ParentBody {
 pub(crate) struct ReadBody {
     /// The operator has read it; must be true.
     confirm: bool,
+}
+
+/// Another place in the column.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RankBody {
+    /// The card that it comes to stand before; without one it stands last.
+    before: Option<String>,
 }
 
 /// A call that takes nothing.
@@ -338,7 +346,7 @@ pub(crate) async fn read(
     if !body.confirm {
         return Err(Problem::new(422, "invalid").field("confirm").detail_key("problem.confirm", &[]));
     }
-    card_after(app, ctx, &id, change::mark_read).await
+    card_after(app, ctx, &id, marks::mark_read).await
 }
 
 /// Has the synthesis of a card's children written, the first or a further one; all of them must have ended.
@@ -352,7 +360,22 @@ pub(crate) async fn synthesise(
     Path(id): Path<String>,
     JsonBody(_): JsonBody<NoBody>,
 ) -> Result<Response, Problem> {
-    card_after(app, ctx, &id, change::synthesise).await
+    card_after(app, ctx, &id, marks::synthesise).await
+}
+
+/// Puts a card of Backlog or Geplant before another of its column, or last.
+#[utoipa::path(post, path = "/api/board/cards/{id}/rank", tag = "cards", params(("id" = String, Path)), request_body = Option<RankBody>, responses(
+    (status = 200, body = CardJson), (status = 412, description = "precondition"),
+    (status = 422, description = "invalid: another column, or `before` is not in it; limit"),
+))]
+pub(crate) async fn rank(
+    State(app): State<Arc<App>>,
+    ctx: Ctx,
+    Path(id): Path<String>,
+    JsonBody(body): JsonBody<RankBody>,
+) -> Result<Response, Problem> {
+    let before = marks::before(body.before.as_deref())?;
+    card_after(app, ctx, &id, move |app, ctx, id| marks::rank(app, ctx, id, before.as_ref())).await
 }
 
 /// Links a card to a parent, or unlinks it.

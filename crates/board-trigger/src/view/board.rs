@@ -2,6 +2,7 @@
 use std::hash::{Hash, Hasher};
 
 use board_core::edge::settings::Language;
+use board_core::model::apply::rank::{is_by_hand, rank_of};
 use board_core::model::card::{Card, CardId, Source};
 use board_core::model::job::Speaker;
 use board_core::model::pending::{HeldBack, Place, held_back};
@@ -209,11 +210,18 @@ pub(crate) fn board(world: &World, filter: &Filter, language: Language) -> (Boar
     (BoardJson { rev, columns, broken }, total)
 }
 
+/// The cards of a column as the board shows them, all of them.
+pub(crate) fn in_order(world: &World, column: Column) -> Vec<&Card> {
+    let mut cards: Vec<&Card> = world.cards().filter(|card| card.phase.column() == Some(column)).collect();
+    sort(column, &mut cards);
+    cards
+}
+
 /// Newest change first; Backlog and Geplant by hand where somebody ordered them.
 fn sort(column: Column, cards: &mut [&Card]) {
-    let by_hand = matches!(column, Column::Backlog | Column::Geplant);
+    let by_hand = is_by_hand(column);
     cards.sort_by(|a, b| {
-        let rank = |card: &Card| if by_hand { card.rank.unwrap_or(i64::MIN) } else { 0 };
+        let rank = |card: &Card| if by_hand { rank_of(card) } else { 0 };
         rank(a).cmp(&rank(b)).then(b.changed_at.cmp(&a.changed_at)).then(a.id.cmp(&b.id))
     });
 }

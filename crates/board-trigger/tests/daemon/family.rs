@@ -177,3 +177,48 @@ fn while_a_start_can_be_taken_back_its_card_is_not_linked() {
     assert_eq!(house.post("/api/board/cards/limit/undo", "").status, 200);
     assert_eq!(link(&house, "frage", Some("limit"), "").status, 200);
 }
+
+#[test]
+fn a_card_is_put_before_another_or_last_and_the_board_shows_it_there() {
+    let house = House::open();
+    let planned = || -> Vec<String> {
+        let board = house.get("/api/board").json();
+        let cards = board["columns"][1]["cards"].as_array().unwrap().clone();
+        cards.iter().map(|card| card["id"].as_str().unwrap().to_owned()).collect()
+    };
+    for slug in ["eins", "zwei"] {
+        card(&house, slug, Phase::Geplant);
+    }
+    let rank = |card: &str, body: &str| house.post(&format!("/api/board/cards/{card}/rank"), body);
+    let mut first = planned();
+    assert_eq!(first.len(), 4, "{first:?}");
+    let last = first.pop().unwrap();
+    first.insert(0, last.clone());
+    let moved = rank(&last, &json!({ "before": first[1] }).to_string());
+    assert_eq!(moved.status, 200, "{}", moved.text());
+    assert_eq!(moved.json()["history"][0]["event"], "ranked");
+    assert_eq!(planned(), first);
+    // Last, by a call without a body; and back between two others, by the form of the page.
+    assert_eq!(rank(&last, "").status, 200);
+    first.rotate_left(1);
+    assert_eq!(planned(), first);
+    let page = house.get(&format!("/karten/{last}")).text();
+    assert!(page.contains(&format!("action=\"/karten/{last}/platz\"")), "{page}");
+    let form = house.form(&format!("/karten/{last}/platz"), &[("before", &first[1])]);
+    assert_eq!(form.status, 303, "{}", form.text());
+    first.pop();
+    first.insert(1, last.clone());
+    assert_eq!(planned(), first);
+    // The field says what is wrong with it.
+    let no = "before: nirgends ist keine andere Karte derselben Spalte";
+    assert_eq!(rank("eins", r#"{"before":"nirgends"}"#).json()["detail"], no);
+    assert!(house.form("/karten/eins/platz", &[("before", "nirgends")]).text().contains(no));
+    let itself = house.ask("POST /api/board/cards/eins/rank", ENGLISH, r#"{"before":"eins"}"#);
+    assert_eq!((itself.status, itself.json()["code"].as_str()), (422, Some("invalid")));
+    assert_eq!(itself.json()["detail"], "before: eins is no other card of the same column");
+    assert_eq!(rank("eins", r#"{"before":"../x"}"#).status, 422);
+    house.change(|board| board.cards.get_mut(&"zwei".parse().unwrap()).unwrap().phase = Phase::Deployed);
+    let elsewhere = rank("zwei", "");
+    assert_eq!(elsewhere.status, 422, "{}", elsewhere.text());
+    assert!(elsewhere.json()["detail"].as_str().unwrap().contains("nur in Backlog und Geplant"));
+}

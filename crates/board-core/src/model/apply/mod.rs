@@ -8,6 +8,7 @@ mod draft;
 mod ideas;
 mod operator;
 mod outcome;
+pub mod rank;
 mod start;
 #[cfg(test)]
 mod tests;
