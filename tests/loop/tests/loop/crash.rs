@@ -16,7 +16,7 @@ fn is_long() -> bool {
 }
 
 /// What the design promises of a world at rest.
-fn check(world: &World) {
+pub(crate) fn check(world: &World) {
     let text = std::fs::read_to_string(world.path("state/state.json")).unwrap();
     let state: Value = serde_json::from_str(&text).unwrap();
     let running = ["in_umsetzung", "review", "recherche_laeuft", "aufteilung_laeuft", "entwurf_laeuft"];
@@ -165,7 +165,7 @@ fn provoke(world: &World, point: &str, card: &str) {
     bring_home(world, card);
 }
 
-fn open_to_all(path: &std::path::Path) {
+pub(crate) fn open_to_all(path: &std::path::Path) {
     use std::os::unix::fs::PermissionsExt as _;
     let mode = if path.is_dir() { 0o777 } else { 0o666 };
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();

@@ -8,6 +8,7 @@ mod crash;
 mod drafts;
 mod drops;
 mod ends;
+mod fanout;
 mod state;
 mod texts;
 mod whole;

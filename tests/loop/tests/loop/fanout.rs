@@ -1,0 +1,256 @@
+//! Parents, children and their synthesis, as an operator sees them over HTTP, with agents that succeed and fail.
+
+use std::time::{Duration, Instant};
+
+use loop_tests::{Options, World};
+use serde_json::{Value, json};
+
+use crate::crash::{check, open_to_all};
+
+/// Parents whose last children end at once.
+const PARENTS: usize = 20;
+
+fn link(world: &World, child: &str, parent: Option<&str>) {
+    let body = json!({ "parent_id": parent });
+    let answer = world.api("PATCH", &format!("/cards/{child}/parent"), Some(&body));
+    assert_eq!(answer.status, 200, "{child} under {parent:?}: {}", answer.body);
+}
+
+/// The parent as the state has it.
+fn in_state(world: &World, card: &str) -> Value {
+    let text = std::fs::read_to_string(world.path("state/state.json")).unwrap();
+    serde_json::from_str::<Value>(&text).unwrap()["cards"][card].clone()
+}
+
+/// A synthesis becomes due in the write in which the cause is recorded, so one look after it is enough.
+fn assert_none(world: &World, parent: &str, why: &str) {
+    let card = in_state(world, parent);
+    assert!(card["synthesis_due"].is_null() && card["synthesis"].is_null(), "{why}: {card}");
+}
+
+fn wait_synthesis(world: &World, parent: &str, name: &str) {
+    world.wait(&format!("{name} of {parent}"), || (world.card(parent)["synthesis"] == name).then_some(()));
+}
+
+/// Names of all syntheses in the checkout, sorted.
+fn syntheses(world: &World) -> Vec<String> {
+    let files = std::fs::read_dir(world.path("repo/docs/intent")).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let mut found: Vec<String> = names.filter(|name| name.contains("-synthese")).collect();
+    found.sort();
+    found
+}
+
+/// A planned card that ends as it is archived.
+fn archive(world: &World, card: &str) {
+    let answer = world.call(card, "archive");
+    assert_eq!(answer.status, 200, "{card}: {}", answer.body);
+}
+
+#[test]
+fn built_failed_and_researched_children_give_one_synthesis_that_tells_of_each_and_waits_to_be_read() {
+    let mut world = World::new(Options::default()).unwrap();
+    for slug in ["ok-ganzes", "ok-teil", "fail-teil"] {
+        world.intent(slug).unwrap();
+    }
+    world.write("docs/research/frage.md", "# Wie viele?\n").unwrap();
+    world.start().unwrap();
+    for child in ["ok-teil", "frage", "fail-teil"] {
+        link(&world, child, Some("ok-ganzes"));
+    }
+    assert_eq!(world.card("ok-ganzes")["blocked_by"], json!(["ok-teil", "frage", "fail-teil"]));
+    assert_eq!(world.move_to("ok-teil", "in_umsetzung").status, 202);
+    assert_eq!(world.move_to("frage", "recherche_laeuft").status, 202);
+    let built = world.wait_phase("ok-teil", &["bereit_fuer_deployment"]);
+    world.wait_phase("frage", &["recherche_fertig"]);
+    assert_eq!(world.card("ok-ganzes")["blocked_by"], json!(["fail-teil"]));
+    assert_none(&world, "ok-ganzes", "one child is open");
+    assert_eq!(world.move_to("fail-teil", "in_umsetzung").status, 202);
+    world.wait_phase("fail-teil", &["umsetzung_fehlgeschlagen"]);
+    wait_synthesis(&world, "ok-ganzes", "ok-ganzes-synthese");
+    world.wait_committed();
+
+    let text = world.git(&["show", "main:docs/intent/ok-ganzes-synthese.md"]).unwrap();
+    let commit = built["check_commit"].as_str().unwrap();
+    let reason = world.card("fail-teil")["error"]["sentence"].as_str().unwrap().to_owned();
+    let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        format!(
+            "Stand: Bereit für Deployment (erfolgreich)\n- Ergebnis: `{commit}`\n- Entscheidung des Reviews: bereit\n"
+        ),
+        "[docs/intent/ok-teil.md](ok-teil.md), [docs/review/ok-teil.md](../review/ok-teil.md)".to_owned(),
+        "Stand: Recherche fertig (erfolgreich)\n- Ergebnis: `docs/research-report/frage.md`\n".to_owned(),
+        "[docs/research/frage.md](../research/frage.md)".to_owned(),
+        format!("Stand: Umsetzung fehlgeschlagen (fehlgeschlagen)\n- Grund: {reason}\n"),
+        "ob das Ziel von „ok-ganzes“ erreicht ist".to_owned(),
+    ] {
+        assert!(text.contains(&part), "{part}\nis not in\n{text}");
+    }
+    let order: Vec<usize> = ["`ok-teil`", "`frage`", "`fail-teil`"]
+        .map(|id| text.find(&format!("Karte: {id}")).unwrap())
+        .to_vec();
+    assert!(order.is_sorted(), "the children stand in the order of linking: {text}");
+
+    // It waits to be read, and another end of a child makes no second one.
+    let made = world.card("ok-ganzes-synthese");
+    assert_eq!((&made["phase"], &made["unread"]), (&json!("geplant"), &json!(true)));
+    let start = world.move_to("ok-ganzes-synthese", "in_umsetzung");
+    assert_eq!((start.status, &start.json()["code"]), (428, &json!("synthesis-unread")));
+    archive(&world, "fail-teil");
+    world.wait_committed();
+    assert_eq!(syntheses(&world), ["ok-ganzes-synthese.md"]);
+    let read = world.api("POST", "/cards/ok-ganzes-synthese/read", Some(&json!({ "confirm": true })));
+    assert_eq!(read.status, 200, "{}", read.body);
+    assert_eq!(world.move_to("ok-ganzes-synthese", "in_umsetzung").status, 202);
+    world.wait_phase("ok-ganzes-synthese", &["bereit_fuer_deployment", "planung_mit_feedback"]);
+    check(&world);
+}
+
+#[test]
+fn neither_an_interruption_nor_a_cancel_nor_linking_makes_a_synthesis_but_the_operator_can() {
+    let mut world = World::new(Options::default()).unwrap();
+    for slug in ["ok-ganzes", "hang-teil", "ok-alt"] {
+        world.intent(slug).unwrap();
+    }
+    world.start().unwrap();
+    link(&world, "hang-teil", Some("ok-ganzes"));
+    let running = |world: &World| {
+        world.wait("the agent", || (!world.processes("agent.sh").is_empty()).then_some(()));
+    };
+    assert_eq!(world.move_to("hang-teil", "in_umsetzung").status, 202);
+    running(&world);
+    world.stop();
+    world.start().unwrap();
+    let card = world.wait_phase("hang-teil", &["umsetzung_fehlgeschlagen"]);
+    assert_eq!(card["error"]["result"], "interrupted", "{card}");
+    assert_none(&world, "ok-ganzes", "an interruption");
+    assert_eq!(world.card("ok-ganzes")["blocked_by"], json!(["hang-teil"]));
+    assert_eq!(world.call("hang-teil", "retry").status, 202);
+    running(&world);
+    assert_eq!(world.call("hang-teil", "cancel").status, 202);
+    let card = world.wait_phase("hang-teil", &["umsetzung_fehlgeschlagen"]);
+    assert_eq!(card["error"]["result"], "cancelled", "{card}");
+    assert_none(&world, "ok-ganzes", "a cancel");
+    let refused = world.call("ok-ganzes", "synthesise");
+    assert_eq!((refused.status, &refused.json()["code"]), (409, &json!("synthesis")));
+
+    // All linked children have ended only because links come and go.
+    archive(&world, "ok-alt");
+    link(&world, "ok-alt", Some("ok-ganzes"));
+    assert_none(&world, "ok-ganzes", "a link to a card that has ended");
+    link(&world, "hang-teil", None);
+    assert_none(&world, "ok-ganzes", "the open child was unlinked");
+    assert_eq!(world.card("ok-ganzes")["blocked_by"], json!([]));
+    world.wait_committed();
+    assert_eq!(syntheses(&world), Vec::<String>::new());
+
+    assert_eq!(world.call("ok-ganzes", "synthesise").status, 200);
+    wait_synthesis(&world, "ok-ganzes", "ok-ganzes-synthese");
+    assert_eq!(world.call("ok-ganzes", "synthesise").status, 200);
+    wait_synthesis(&world, "ok-ganzes", "ok-ganzes-synthese-2");
+    world.wait_committed();
+    assert_eq!(syntheses(&world), ["ok-ganzes-synthese-2.md", "ok-ganzes-synthese.md"]);
+    check(&world);
+}
+
+#[test]
+fn twenty_parents_whose_children_end_at_once_get_one_synthesis_each() {
+    let mut world = World::new(Options::default()).unwrap();
+    for n in 0..PARENTS {
+        for slug in [format!("p-{n}"), format!("a-{n}"), format!("b-{n}")] {
+            world.intent(&slug).unwrap();
+        }
+    }
+    world.start().unwrap();
+    for n in 0..PARENTS {
+        for child in ["a", "b"] {
+            link(&world, &format!("{child}-{n}"), Some(&format!("p-{n}")));
+        }
+    }
+    let world = &world;
+    std::thread::scope(|scope| {
+        for n in 0..PARENTS {
+            scope.spawn(move || archive(world, &format!("a-{n}")));
+            scope.spawn(move || {
+                let body = json!({ "to": "deployed", "reason": "von Hand" });
+                let answer = world.api("POST", &format!("/cards/b-{n}/move"), Some(&body));
+                assert_eq!(answer.status, 200, "{}", answer.body);
+            });
+        }
+    });
+    for n in 0..PARENTS {
+        wait_synthesis(world, &format!("p-{n}"), &format!("p-{n}-synthese"));
+    }
+    world.wait_committed();
+    let mut wanted: Vec<String> = (0..PARENTS).map(|n| format!("p-{n}-synthese.md")).collect();
+    wanted.sort();
+    assert_eq!(syntheses(world), wanted);
+    for n in 0..PARENTS {
+        let text = world.git(&["show", &format!("main:docs/intent/p-{n}-synthese.md")]).unwrap();
+        assert!(text.contains(&format!("`a-{n}`")) && text.contains(&format!("`b-{n}`")), "{text}");
+    }
+    check(world);
+}
+
+/// Steps of the watcher between the end of the last child and the commit of the synthesis: where an operator
+/// ends it, and where an outcome does.
+const STEPS: [(&str, bool); 10] = [
+    ("applying.begun", false),
+    ("documents.blob", false),
+    ("documents.file", false),
+    ("applying.written", false),
+    ("audit.files", false),
+    ("git.ref_moved", false),
+    ("audit.committed", false),
+    ("audit.marked", false),
+    ("complete.found", true),
+    ("complete.applied", true),
+];
+
+#[test]
+fn with_the_watcher_killed_at_each_step_the_synthesis_is_written_once() {
+    let fault = tempfile::Builder::new().prefix("board-fault-").tempdir_in("/var/tmp").unwrap();
+    open_to_all(fault.path());
+    let (plan, taken) = (fault.path().join("plan"), fault.path().join("plan.taken"));
+    let env = vec![("BOARD_FAULT_FILE".to_owned(), plan.display().to_string())];
+    let mut world = World::new(Options { env, ..Options::default() }).unwrap();
+    for (n, (_, researched)) in STEPS.iter().enumerate() {
+        world.intent(&format!("p-{n}")).unwrap();
+        match researched {
+            true => world.write(&format!("docs/research/k-{n}.md"), "# Wie viele?\n").unwrap(),
+            false => world.intent(&format!("k-{n}")).unwrap(),
+        }
+    }
+    world.start().unwrap();
+    let mut wanted = Vec::new();
+    for (n, (point, researched)) in STEPS.iter().enumerate() {
+        let (parent, child) = (format!("p-{n}"), format!("k-{n}"));
+        link(&world, &child, Some(&parent));
+        world.wait_committed();
+        let staged = fault.path().join("staged");
+        std::fs::write(&staged, format!("{point}:kill")).unwrap();
+        open_to_all(&staged);
+        std::fs::rename(&staged, &plan).unwrap();
+        match researched {
+            true => assert_eq!(world.move_to(&child, "recherche_laeuft").status, 202),
+            false => archive(&world, &child),
+        }
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !taken.exists() {
+            assert!(Instant::now() < deadline, "{point} was not hit; the log:\n{}", world.log());
+            loop_tests::world::wait_a_little();
+        }
+        std::fs::remove_file(&taken).unwrap();
+        wait_synthesis(&world, &parent, &format!("{parent}-synthese"));
+        world.wait_committed();
+        wanted.push(format!("{parent}-synthese.md"));
+        wanted.sort();
+        assert_eq!(syntheses(&world), wanted, "killed at {point}");
+        let card = in_state(&world, &parent);
+        assert!(card["applying"].is_null() && card["synthesis_due"].is_null(), "killed at {point}: {card}");
+        let text = world.git(&["show", &format!("main:docs/intent/{parent}-synthese.md")]).unwrap();
+        assert_eq!(text.matches(&format!("Karte: `{child}`")).count(), 1, "killed at {point}: {text}");
+        assert!(world.card(&format!("{parent}-synthese"))["unread"] == true, "killed at {point}");
+        check(&world);
+    }
+}
