@@ -10,6 +10,7 @@ mod control;
 mod handlers;
 mod i18n;
 mod live;
+mod merged;
 mod middleware;
 mod openapi;
 mod reply;

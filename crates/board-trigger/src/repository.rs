@@ -2,7 +2,7 @@
 //!
 //! A repository that cannot be read does not stop the board: what was read last is shown with the fault
 //! above it, and what needs the repository is refused.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,6 +13,7 @@ use board_core::edge::settings::Settings;
 use board_core::model::board::Board;
 use board_core::model::card::{Card, CardId};
 
+use crate::merged::Merged;
 use crate::view::board::Broken;
 
 /// The repository of a running board.
@@ -28,6 +29,7 @@ pub(crate) struct Repository {
 struct Inner {
     reader: Option<Reader>,
     cache: Cache,
+    merged: Merged,
     last: Arc<Documents>,
 }
 
@@ -37,6 +39,8 @@ pub(crate) struct Documents {
     catalogue: Option<Catalogue>,
     seeds: BTreeMap<CardId, Card>,
     broken: Vec<Broken>,
+    /// Cards whose check commit is in the branch.
+    merged: BTreeSet<CardId>,
     /// Why it could not be read just now.
     pub(crate) trouble: Option<String>,
     /// The branch on which the board lives.
@@ -67,6 +71,11 @@ impl Documents {
     /// Whether the repository was read and has no document of this card.
     pub(crate) fn is_missing(&self, id: &CardId) -> bool {
         self.catalogue.is_some() && self.document(id).is_none()
+    }
+
+    /// Whether a card's check commit is in the branch already.
+    pub(crate) fn is_merged(&self, id: &CardId) -> bool {
+        self.merged.contains(id)
     }
 
     /// Files that are no cards.
@@ -120,6 +129,7 @@ impl Repository {
                         catalogue: last.catalogue.clone(),
                         seeds: last.seeds.clone(),
                         broken: last.broken.clone(),
+                        merged: last.merged.clone(),
                         branch: last.branch.clone(),
                         trouble,
                     });
@@ -138,7 +148,10 @@ impl Repository {
         let slugs: Vec<_> = ids.iter().filter_map(|id| id.slug()).cloned().collect();
         let catalogue = reader.look_at(board, &slugs)?;
         has_branch(&catalogue, &reader)?;
-        Ok(Arc::new(documents_of(&reader, catalogue, board)))
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let merged = inner.merged.look(reader.git(), catalogue.tip.as_ref(), board, Some(ids));
+        drop(inner);
+        Ok(Arc::new(Documents { merged, ..documents_of(&reader, catalogue, board) }))
     }
 
     /// For reading single documents and for orders; blocking.
@@ -171,7 +184,8 @@ impl Repository {
         let reader = self.opened(inner, board)?.clone();
         let catalogue = reader.scan(board, &mut inner.cache)?;
         has_branch(&catalogue, &reader)?;
-        Ok(documents_of(&reader, catalogue, board))
+        let merged = inner.merged.look(reader.git(), catalogue.tip.as_ref(), board, None);
+        Ok(Documents { merged, ..documents_of(&reader, catalogue, board) })
     }
 }
 
@@ -210,5 +224,5 @@ fn documents_of(reader: &Reader, catalogue: Catalogue, board: &Board) -> Documen
         }
     }
     let branch = Some(reader.branch().to_owned());
-    Documents { catalogue: Some(catalogue), seeds, broken, trouble: None, branch }
+    Documents { catalogue: Some(catalogue), seeds, broken, merged: BTreeSet::new(), trouble: None, branch }
 }

@@ -170,7 +170,14 @@ impl Filter {
 
 /// The revision of a card: of its entry, and below it of its document.
 pub(crate) fn card_rev(world: &World, card: &Card) -> u64 {
-    revision(card.rev, &(world.title(card), world.documents.blob(&card.id), world.is_missing(card)))
+    revision(
+        card.rev,
+        &(
+            world.title(card),
+            world.documents.blob(&card.id),
+            (world.is_missing(card), world.documents.is_merged(&card.id)),
+        ),
+    )
 }
 
 /// The board as the API gives it. Returns also how many cards there are without the filter.
@@ -281,6 +288,10 @@ pub(crate) fn state(world: &World, card: &Card, language: Language) -> Option<St
                 .as_ref()
                 .and_then(|d| d.conversation.iter().rev().find(|turn| turn.who == Speaker::Planner));
             asked.map(|turn| State::new("ask", text::excerpt(&turn.text, EXCERPT)).since(turn.at))
+        }
+        Phase::BereitFuerDeployment if world.documents.is_merged(&card.id) => {
+            let branch = world.documents.branch.as_deref().unwrap_or_default();
+            Some(State::new("info", say("state.merged", &[("branch", branch)])))
         }
         Phase::PlanungMitFeedback => Some(State::new("ask", say("state.feedback", &[]))),
         _ => match &card.error {

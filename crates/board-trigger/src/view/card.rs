@@ -81,6 +81,8 @@ pub(crate) struct CardJson {
     pub(crate) base_commit: Option<String>,
     /// The commit that was reviewed or is to be.
     pub(crate) check_commit: Option<String>,
+    /// It waits to be deployed, and its check commit is in the branch already.
+    pub(crate) merged: bool,
     /// Its reports, oldest first.
     pub(crate) reports: Vec<ReportJson>,
     /// Path of its document.
@@ -328,6 +330,7 @@ pub(crate) fn json(world: &World, card: &Card, policy: &Policy) -> CardJson {
         branch: build.map(|build| build.branch.clone()),
         base_commit: build.map(|build| build.base_commit.clone()),
         check_commit: build.and_then(|build| build.check_commit.clone()),
+        merged: world.documents.is_merged(&card.id),
         reports: card
             .reports
             .iter()

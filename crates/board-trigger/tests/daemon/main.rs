@@ -7,6 +7,7 @@ mod checks;
 mod drafts;
 mod family;
 mod house;
+mod merged;
 mod reach;
 mod reading;
 mod texts;
