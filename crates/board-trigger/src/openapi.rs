@@ -42,6 +42,7 @@ use crate::reply::{Problem, json_response};
         cards::read,
         cards::synthesise,
         cards::rank,
+        cards::adopt_file,
         cards::parent,
         cards::profile,
         jobs::list,

@@ -38,6 +38,7 @@ pub(crate) const CODES: &[&str] = &[
     "disk-failing",
     "disk-full",
     "fault",
+    "file",
     "forbidden",
     "gone",
     "header-alias",

@@ -39,6 +39,7 @@ pub(crate) const API_PATHS: &[&str] = &[
     "/api/board/cards/{id}/read",
     "/api/board/cards/{id}/synthesise",
     "/api/board/cards/{id}/rank",
+    "/api/board/cards/{id}/adopt-file",
     "/api/board/cards/{id}/parent",
     "/api/board/cards/{id}/profile",
     "/api/board/jobs",
@@ -68,6 +69,7 @@ fn pages() -> Router<Arc<App>> {
         .route("/karten/{id}/gelesen", post(card_pages::read))
         .route("/karten/{id}/synthese", post(card_pages::synthesise))
         .route("/karten/{id}/platz", post(card_pages::rank))
+        .route("/karten/{id}/datei", post(card_pages::adopt_file))
         .route("/entwuerfe/neu", get(draft_pages::new).post(draft_pages::create))
         .route("/entwuerfe/{id}", get(draft_pages::show).post(card_pages::act))
         .route("/jobs", get(pages::jobs))
@@ -108,6 +110,7 @@ fn api() -> Router<Arc<App>> {
         .route("/api/board/cards/{id}/read", post(cards::read))
         .route("/api/board/cards/{id}/synthesise", post(cards::synthesise))
         .route("/api/board/cards/{id}/rank", post(cards::rank))
+        .route("/api/board/cards/{id}/adopt-file", post(cards::adopt_file))
         .route("/api/board/cards/{id}/parent", patch(cards::parent))
         .route("/api/board/cards/{id}/profile", patch(cards::profile))
         .route("/api/board/jobs", get(jobs::list))

@@ -386,6 +386,7 @@ fn refused_by_board(refusal: &Refusal) -> Refused {
         | Refusal::Link(_)
         | Refusal::Synthesis(_)
         | Refusal::Parked
+        | Refusal::File(_)
         | Refusal::Fault(_) => Refused::new(refusal.to_string()),
     }
 }

@@ -38,7 +38,7 @@ mod history;
 mod message;
 mod select;
 
-pub use edits::{OVERRULED, recorded_text};
+pub use edits::{Edited, edited, recorded_text};
 
 /// Commits of one pass at most; the rest is for the next one, so that outcomes do not wait for a long outbox.
 const MAX_COMMITS: usize = 32;

@@ -388,6 +388,9 @@ pub enum Refusal {
     /// A synthesis that was asked for by hand and cannot be made now.
     #[error("{0}")]
     Synthesis(#[from] SynthesisRefusal),
+    /// A record that was edited by hand and cannot be taken.
+    #[error("{0}")]
+    File(Said),
     /// A fault of the board itself, shown and logged.
     #[error("{0}")]
     Fault(String),

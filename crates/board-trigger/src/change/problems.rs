@@ -103,6 +103,7 @@ pub(super) fn refusal_problem(refusal: Refusal, board: &Board, id: &CardId) -> P
             Problem::new(409, "parked").detail_key("problem.parked.detail", &[]).retry_after(5)
         }
         Refusal::Synthesis(refusal) => synthesis_problem(&refusal),
+        Refusal::File(text) => Problem::new(409, "file").said(text.de, text.en),
         Refusal::Fault(text) => {
             tracing::error!(CARD_ID = %id, "{text}");
             Problem::new(500, "fault")

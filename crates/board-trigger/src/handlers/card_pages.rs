@@ -20,8 +20,9 @@ use serde::Serialize;
 use super::cards::{moved, start_from};
 use super::{blocking, card_id, draft_pages, frame, html, text_pages};
 use crate::app::App;
+use crate::change::marks::{self, Take};
 use crate::change::texts::{self, Written};
-use crate::change::{self, Ask, Wanted, marks};
+use crate::change::{self, Ask, Wanted};
 use crate::middleware::Ctx;
 use crate::middleware::headers::CSP_SANDBOX;
 use crate::reply::{Form, FormBody, Problem, TEXT_BODY_CAP, see_other};
@@ -144,6 +145,11 @@ pub(crate) async fn show(
             profiles => Serde(profiles),
             parents => Serde(parents(&world, card)),
             places => Serde(family::places(&world, card)),
+            edited => marks::edited(app, &world, card).ok().flatten().map(|edited| minijinja::context! {
+                file => edited.file,
+                hash => edited.hash,
+                board => edited.board,
+            }),
             older_reports => card.reports.len().saturating_sub(REPORTS_SHOWN),
             slug => Slug::of_title(world.title(card)).map(|slug| slug.to_string()),
         };
@@ -324,6 +330,23 @@ pub(crate) async fn rank(
         let done =
             marks::before(form.get("before")).and_then(|before| marks::rank(app, &ctx, &id, before.as_ref()));
         done.map_err(|problem| problem.form(form.0.clone()))?;
+        Ok(see_other(&page_of(&id)))
+    })
+    .await
+}
+
+/// `POST /karten/{id}/datei`
+pub(crate) async fn adopt_file(
+    State(app): State<Arc<App>>,
+    ctx: Ctx,
+    Path(id): Path<String>,
+    FormBody(form): FormBody,
+) -> Result<Response, Problem> {
+    let id = card_id(&id)?;
+    let ctx = ctx.with_form(&form);
+    blocking(&app, move |app| {
+        // Without the fields: another file is looked at first, not said again of unseen.
+        marks::adopt_file(app, &ctx, &id, Take::parse(form.get("take"))?, form.get("hash"))?;
         Ok(see_other(&page_of(&id)))
     })
     .await

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{blocking, card_id};
 use crate::app::App;
-use crate::change::{self, Ask, Done, Wanted, marks};
+use crate::change::marks::{self, Take};
+use crate::change::{self, Ask, Done, Wanted};
 use crate::middleware::Ctx;
 use crate::reply::{JsonBody, Problem, json_response, json_with_etag};
 use crate::view::board::card_rev;
@@ -73,6 +74,14 @@ pub(crate) struct ReadBody {
 pub(crate) struct RankBody {
     /// The card that it comes to stand before; without one it stands last.
     before: Option<String>,
+}
+
+/// Which counts.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct AdoptBody {
+    /// `file` or `board`.
+    take: Option<String>,
 }
 
 /// A call that takes nothing.
@@ -376,6 +385,21 @@ pub(crate) async fn rank(
 ) -> Result<Response, Problem> {
     let before = marks::before(body.before.as_deref())?;
     card_after(app, ctx, &id, move |app, ctx, id| marks::rank(app, ctx, id, before.as_ref())).await
+}
+
+/// Says which counts where a card's record was edited by hand: the file, between waiting phases, or the board.
+#[utoipa::path(post, path = "/api/board/cards/{id}/adopt-file", tag = "cards", params(("id" = String, Path)), request_body = AdoptBody, responses(
+    (status = 200, body = CardJson), (status = 409, description = "file, parked, applying, saving, in-draft"),
+    (status = 412, description = "precondition"), (status = 422, description = "invalid"),
+))]
+pub(crate) async fn adopt_file(
+    State(app): State<Arc<App>>,
+    ctx: Ctx,
+    Path(id): Path<String>,
+    JsonBody(body): JsonBody<AdoptBody>,
+) -> Result<Response, Problem> {
+    let take = Take::parse(body.take.as_deref())?;
+    card_after(app, ctx, &id, move |app, ctx, id| marks::adopt_file(app, ctx, id, take, None)).await
 }
 
 /// Links a card to a parent, or unlinks it.

@@ -1,5 +1,6 @@
 //! A card in full, as JSON and as a page.
 use board_core::edge::settings::Language;
+use board_core::model::apply::adopted::{OVERRULED, TAKEN};
 use board_core::model::apply::rank::RANKED;
 use board_core::model::board::{Board, Policy};
 use board_core::model::card::{Card, CardId, Source, Step};
@@ -525,6 +526,7 @@ fn history_line(step: &Step, language: Language) -> HistoryLine {
             match step.event.as_str() {
                 "profile_chosen" => "history.profile",
                 "read" => "history.read",
+                TAKEN | OVERRULED => "history.file",
                 RANKED => "history.rank",
                 SYNTHESIS_ASKED => "history.synthesis",
                 "edited" => "history.edited",

@@ -19,6 +19,7 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("conflict.html", include_str!("../../templates/conflict.html")),
     ("draft-new.html", include_str!("../../templates/draft-new.html")),
     ("draft.html", include_str!("../../templates/draft.html")),
+    ("edited.html", include_str!("../../templates/edited.html")),
     ("help.html", include_str!("../../templates/help.html")),
     ("job.html", include_str!("../../templates/job.html")),
     ("jobs.html", include_str!("../../templates/jobs.html")),

@@ -5,6 +5,7 @@
 mod changes;
 mod checks;
 mod drafts;
+mod edited;
 mod family;
 mod house;
 mod merged;

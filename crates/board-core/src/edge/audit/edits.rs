@@ -7,20 +7,57 @@ use super::history::LOOK_BACK;
 use crate::edge::documents::{Bytes, Documents, Place};
 use crate::edge::git::Oid;
 use crate::edge::waits::Edit;
-use crate::model::board::Board;
+use crate::model::apply::adopted::{OVERRULED, TAKEN};
+use crate::model::board::{Board, OutboxEntry};
 use crate::model::card::CardId;
 use crate::model::documents::RECORD_DIR;
 use crate::model::hash::blob_hash;
 use crate::model::record::{self, MAX_RECORD_BYTES};
 use crate::model::slug::Slug;
 
-/// Event of an outbox entry by which the operator lets the board replace an edited record; its note is the
-/// hash of the file that was shown to him.
-pub const OVERRULED: &str = "file_overruled";
-
 /// Path of a card's record.
 pub(super) fn path_of(card: &Slug) -> String {
     format!("{RECORD_DIR}/{card}.yaml")
+}
+
+/// The hash of the edited file that the operator was shown as he said which counts: it may be replaced.
+fn shown(entry: &OutboxEntry) -> Option<String> {
+    let said = [OVERRULED, TAKEN].contains(&entry.step.event.as_str());
+    entry.step.note.clone().filter(|_| said)
+}
+
+/// A record that is not what the board wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edited {
+    /// What stands in the file.
+    pub file: String,
+    /// Its hash.
+    pub hash: String,
+    /// What the board would write.
+    pub board: String,
+}
+
+/// The record of a card if somebody edited it by hand, for its page and for the operator's word on it. `told` is
+/// whether the watcher found that; without it only a record that was committed before is compared.
+///
+/// # Errors
+/// If git or the disk fails.
+pub fn edited(
+    documents: &Documents,
+    board: &Board,
+    card: &Slug,
+    told: bool,
+) -> Result<Option<Edited>, crate::edge::documents::DocumentsError> {
+    let entries = || board.outbox.iter().filter(|entry| entry.card == *card);
+    if !told && !entries().any(|entry| entry.committed.is_some()) {
+        return Ok(None);
+    }
+    let (Some(file), Some(board)) = (documents.record_text(card)?, recorded_text(board, card)) else {
+        return Ok(None);
+    };
+    let hash = blob_hash(file.as_bytes());
+    let known = entries().any(|e| blob_hash(e.record.as_bytes()) == hash || shown(e).as_ref() == Some(&hash));
+    Ok((!known).then_some(Edited { file, hash, board }))
 }
 
 /// What the board would write for this card now, to be shown beside an edited file.
@@ -71,7 +108,7 @@ impl Audit<'_> {
         };
         let entries = || board.outbox.iter().filter(|entry| entry.card == *card);
         let mut ours: BTreeSet<String> = entries().map(|e| blob_hash(e.record.as_bytes())).collect();
-        ours.extend(entries().filter(|e| e.step.event == OVERRULED).filter_map(|e| e.step.note.clone()));
+        ours.extend(entries().filter_map(shown));
         let remembered = entries().any(|entry| entry.committed.is_some());
         if let (true, Bytes::There(bytes, _), Some(blob)) = (remembered, &on_branch, &tip_blob)
             && !ours.contains(&blob_hash(bytes))

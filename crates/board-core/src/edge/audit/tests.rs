@@ -269,20 +269,41 @@ fn blob_of(text: &str) -> String {
     crate::model::hash::blob_hash(text.as_bytes())
 }
 
-/// What the operator's „Board übernehmen“ leaves: an entry that names the hash of what was shown.
+/// The operator's „Board übernehmen“.
 fn overrule(setup: &Setup, card: &str, shown: &str) {
-    setup
-        .store
-        .update(|board| {
-            let mut entry = board.outbox.iter().rfind(|e| e.card.as_str() == card).unwrap().clone();
-            entry.step.transition = Uuid::new_v4();
-            entry.step.from = Some(entry.step.to);
-            entry.step.event = OVERRULED.into();
-            entry.step.note = Some(blob_of(shown));
-            board.outbox.push(entry);
-            Ok::<(), std::convert::Infallible>(())
-        })
-        .unwrap();
+    let stamp = clock::stamp("lukas");
+    let id = CardId::Slug(slug(card));
+    setup.store.update(|board| board.overrule_file(&id, &blob_of(shown), &stamp)).unwrap();
+}
+
+#[test]
+fn what_the_operator_takes_of_an_edited_record_counts_and_the_file_is_written_anew() {
+    let mut setup = Setup::new();
+    setup.done("a");
+    setup.pass();
+    let phase = |phase: Phase| format!("phase: {phase}\n");
+    let text = setup.record("a").replace(&phase(Phase::Deployed), &phase(Phase::Geplant));
+    let text = format!("{text}rank: 7\nnote: \"bitte klein\"\nworktree: \"/etc\"\nparent: b\n");
+    setup.fixture.write("docs/board/a.yaml", &text);
+    let board = setup.store.read().unwrap();
+    let edited = edited(&setup.documents, &board, &slug("a"), false).unwrap().unwrap();
+    assert_eq!((edited.file.as_str(), edited.hash), (text.as_str(), blob_of(&text)));
+    assert!(edited.board.contains(Phase::Deployed.id()));
+    let record = crate::model::record::parse(text.as_bytes()).unwrap();
+    let id = CardId::Slug(slug("a"));
+    let take =
+        |board: &mut Board| board.take_file(&id, &record, &blob_of(&text), &clock::stamp("lukas"), &policy());
+    setup.store.update(take).unwrap();
+    assert_eq!(setup.pass().committed, 1);
+    let card = setup.store.read().unwrap().cards[&id].clone();
+    assert_eq!((card.phase, card.rank, card.note.as_deref()), (Phase::Geplant, Some(7), Some("bitte klein")));
+    assert!(
+        card.parent.is_none() && card.build.is_none() && card.job.is_none(),
+        "only what a click could set"
+    );
+    let written = setup.record("a");
+    assert!(written.contains("event: file_taken") && written.contains("rank: 7"), "{written}");
+    assert!(!written.contains("/etc"), "{written}");
 }
 
 #[test]

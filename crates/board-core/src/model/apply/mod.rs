@@ -3,6 +3,7 @@
 //! Each function changes the board in one go or refuses; the caller writes the result under the state
 //! lock, so phase, job, links and the entry in the outbox are durable together or not at all.
 
+pub mod adopted;
 mod choice;
 mod draft;
 mod ideas;
@@ -152,6 +153,11 @@ impl Board {
 
     /// Records a change that is no transition (a link, a profile): the phase stays.
     pub(super) fn record_change(&mut self, id: &CardId, event: &str, stamp: &Stamp) {
+        self.record_noted(id, event, None, stamp);
+    }
+
+    /// The same with a note.
+    fn record_noted(&mut self, id: &CardId, event: &str, note: Option<String>, stamp: &Stamp) {
         let Some(card) = self.cards.get(id) else { return };
         let step = Step {
             transition: derived_id(stamp, &format!("{event} {id}")),
@@ -162,7 +168,7 @@ impl Board {
             at: stamp.now,
             job: None,
             profile: None,
-            note: None,
+            note,
         };
         self.commit_step(id, step, Vec::new());
     }
