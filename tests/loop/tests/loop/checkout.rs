@@ -144,3 +144,38 @@ fn failing_hooks_failing_signatures_and_a_missing_identity_hinder_nothing() {
     world.wait_committed();
     assert_eq!(world.trailers("Board-Event").unwrap(), ["started", "built", "reviewed_ready"]);
 }
+
+#[test]
+fn an_edited_record_stays_until_the_operator_says_which_counts_and_a_merge_by_hand_offers_deployed() {
+    let mut world = World::new(Options::default()).unwrap();
+    world.intent("ok-eins").unwrap();
+    world.start().unwrap();
+    world.move_to("ok-eins", "in_umsetzung");
+    let built = world.wait_phase("ok-eins", &["bereit_fuer_deployment"]);
+    world.wait_committed();
+    let record = world.git(&["show", "main:docs/board/ok-eins.yaml"]).unwrap();
+    let edited = format!("{record}\nnote: \"bitte klein\"\n");
+    world.write("docs/board/ok-eins.yaml", &edited).unwrap();
+    let adopt = |take: &str| {
+        let body = serde_json::json!({ "take": take });
+        let answer = world.api("POST", "/cards/ok-eins/adopt-file", Some(&body));
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        world.wait_committed();
+        std::fs::read_to_string(world.path("repo/docs/board/ok-eins.yaml")).unwrap()
+    };
+    let taken = adopt("file");
+    assert!(taken.contains("event: file_taken") && taken.contains("bitte klein"), "{taken}");
+    world.write("docs/board/ok-eins.yaml", &taken.replace("bitte klein", "bitte gross")).unwrap();
+    let overruled = adopt("board");
+    assert!(overruled.contains("event: file_overruled") && overruled.contains("bitte klein"), "{overruled}");
+    assert_eq!(world.git(&["show", "main:docs/board/ok-eins.yaml"]).unwrap(), overruled.trim_end());
+    let card = world.card("ok-eins");
+    assert_eq!((&card["phase"], &card["check_commit"]), (&built["phase"], &built["check_commit"]));
+
+    assert_eq!(card["merged"], false);
+    world.git(&["merge", "--quiet", "--no-ff", "-m", "von Hand", "board/ok-eins/1"]).unwrap();
+    let card = world.card("ok-eins");
+    assert_eq!((&card["merged"], &card["phase"]), (&true.into(), &"bereit_fuer_deployment".into()));
+    assert_eq!(world.move_to("ok-eins", "deployed").status, 200);
+    world.wait_committed();
+}
