@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod conversed;
+mod hostile;
 mod supervised;
 
 use std::io::Write;

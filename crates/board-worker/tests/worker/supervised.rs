@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use board_worker::limits::{MAX_LINE_BYTES, MAX_OUTPUT_BYTES, OwnReason, RunLimits};
@@ -22,6 +23,10 @@ pub(crate) struct Trial {
     pub(crate) limits: RunLimits,
     mode: Mode,
     prompt: Vec<u8>,
+    /// Another plan than the usual one.
+    pub(crate) given: Option<SandboxPlan>,
+    /// What stands before the command line.
+    prefix: Vec<OsString>,
 }
 
 pub(crate) struct Seen {
@@ -46,14 +51,26 @@ impl Trial {
             line_bytes: MAX_LINE_BYTES,
             tokens: None,
         };
-        Trial { directory, limits, mode, prompt: b"do it\n".to_vec() }
+        Trial { directory, limits, mode, prompt: b"do it\n".to_vec(), given: None, prefix: Vec::new() }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    fn plan(&self) -> SandboxPlan {
+    /// Runs as nobody, where the test runs as root; everything of the trial is nobody's then.
+    pub(crate) fn unprivileged(&mut self) {
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        let given =
+            Command::new("chown").args(["-R", "65534:65534"]).arg(self.directory.path()).status().unwrap();
+        assert!(given.success());
+        let words = ["/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+        self.prefix = words.map(OsString::from).into();
+    }
+
+    pub(crate) fn plan(&self) -> SandboxPlan {
         SandboxPlan {
             mode: self.mode.clone(),
             network: Network::None,
@@ -79,11 +96,14 @@ impl Trial {
     ) -> Seen {
         let (wish, watch) = stop().unwrap();
         let argv: Vec<OsString> = vec!["/bin/sh".into(), "-c".into(), script.into()];
-        let argv = self.plan().command_line(&argv);
+        let plan = self.given.clone().unwrap_or_else(|| self.plan());
+        let mut line = self.prefix.clone();
+        line.extend(plan.command_line(&argv));
+        let argv = line;
         let run = Run {
             argv: &argv,
             env: &[("PATH".into(), "/usr/bin:/bin".into())],
-            directory: &self.path("work"),
+            directory: &plan.directory,
             sandboxed: self.mode != Mode::None,
             prompt: &self.prompt,
             limits: self.limits.clone(),
@@ -111,7 +131,7 @@ pub(crate) fn both(test: impl Fn(Mode)) {
 }
 
 /// Whether a process with this text in its command line is there.
-fn is_running(text: &str) -> bool {
+pub(crate) fn is_running(text: &str) -> bool {
     std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
         let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
         String::from_utf8_lossy(&line).contains(text)
