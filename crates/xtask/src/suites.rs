@@ -93,10 +93,10 @@ pub(crate) const SUITES: &[Suite] = &[
                 name: "deny",
                 tools: &[Tool::CargoDeny],
                 carries_the_rest: false,
-                // Not `advisories`: their database is a repository that is not always within reach.
+                // Not `advisories`: their database is a repository that is not always within reach. Not `--offline`:
+                // it reads the packages of all platforms, and a new machine has only those that were built.
                 work: Work::Check(&[
                     "deny",
-                    "--offline",
                     "check",
                     "--hide-inclusion-graph",
                     "bans",
