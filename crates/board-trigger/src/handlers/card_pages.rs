@@ -21,7 +21,6 @@ use super::cards::{moved, start_from};
 use super::{blocking, card_id, draft_pages, frame, html, text_pages};
 use crate::app::App;
 use crate::change::marks::{self, Take};
-use crate::change::texts::{self, Written};
 use crate::change::{self, Ask, Wanted};
 use crate::middleware::Ctx;
 use crate::middleware::headers::CSP_SANDBOX;
@@ -255,10 +254,7 @@ fn do_act(app: &App, ctx: &Ctx, id: &CardId, form: &Form) -> Result<Response, Pr
         (EventKind::Undone, Some(revised), _) => page_of(&revised),
         (_, _, Some(page)) => page.to_owned(),
         // What is not written yet, or cannot be, the card says.
-        _ if writes => match texts::wait(app, id)? {
-            Written::Done(now) => page_of(&now),
-            Written::Pending | Written::Conflict(_) => page_of(id),
-        },
+        _ if writes => text_pages::page_after(app, id)?,
         _ => page_of(&done.applied.card),
     };
     Ok(see_other(&to))
@@ -281,18 +277,14 @@ pub(super) fn refused_reply(app: &App, card: &Card) -> Option<String> {
 
 /// `POST /karten/{id}/parent`
 pub(crate) async fn parent(
-    State(app): State<Arc<App>>,
+    state: State<Arc<App>>,
     ctx: Ctx,
-    Path(id): Path<String>,
-    FormBody(form): FormBody,
+    path: Path<String>,
+    form: FormBody,
 ) -> Result<Response, Problem> {
-    let id = card_id(&id)?;
-    let ctx = ctx.with_form(&form);
-    blocking(&app, move |app| {
-        let done = change::parent_id(form.get("parent_id").unwrap_or_default())
-            .and_then(|parent| change::set_parent(app, &ctx, &id, parent.as_ref()));
-        done.map_err(|problem| problem.form(form.0.clone()))?;
-        Ok(see_other(&format!("/karten/{id}")))
+    and_back(state, ctx, path, form, |app, ctx, id, form| {
+        let parent = change::parent_id(form.get("parent_id").unwrap_or_default())?;
+        change::set_parent(app, ctx, id, parent.as_ref())
     })
     .await
 }
@@ -304,7 +296,7 @@ pub(crate) async fn read(
     path: Path<String>,
     form: FormBody,
 ) -> Result<Response, Problem> {
-    and_back(state, ctx, path, form, marks::mark_read).await
+    and_back(state, ctx, path, form, |app, ctx, id, _| marks::mark_read(app, ctx, id)).await
 }
 
 /// `POST /karten/{id}/synthese`
@@ -314,23 +306,18 @@ pub(crate) async fn synthesise(
     path: Path<String>,
     form: FormBody,
 ) -> Result<Response, Problem> {
-    and_back(state, ctx, path, form, marks::synthesise).await
+    and_back(state, ctx, path, form, |app, ctx, id, _| marks::synthesise(app, ctx, id)).await
 }
 
 /// `POST /karten/{id}/platz`
 pub(crate) async fn rank(
-    State(app): State<Arc<App>>,
+    state: State<Arc<App>>,
     ctx: Ctx,
-    Path(id): Path<String>,
-    FormBody(form): FormBody,
+    path: Path<String>,
+    form: FormBody,
 ) -> Result<Response, Problem> {
-    let id = card_id(&id)?;
-    let ctx = ctx.with_form(&form);
-    blocking(&app, move |app| {
-        let done =
-            marks::before(form.get("before")).and_then(|before| marks::rank(app, &ctx, &id, before.as_ref()));
-        done.map_err(|problem| problem.form(form.0.clone()))?;
-        Ok(see_other(&page_of(&id)))
+    and_back(state, ctx, path, form, |app, ctx, id, form| {
+        marks::rank(app, ctx, id, marks::before(form.get("before"))?.as_ref())
     })
     .await
 }
@@ -352,18 +339,18 @@ pub(crate) async fn adopt_file(
     .await
 }
 
-/// A form whose button says all, and back to the card.
+/// A form that changes a card, and back to it; where it is refused, its fields are kept.
 async fn and_back(
     State(app): State<Arc<App>>,
     ctx: Ctx,
     Path(id): Path<String>,
     FormBody(form): FormBody,
-    change: fn(&App, &Ctx, &CardId) -> Result<(), Problem>,
+    change: fn(&App, &Ctx, &CardId, &Form) -> Result<(), Problem>,
 ) -> Result<Response, Problem> {
     let id = card_id(&id)?;
     let ctx = ctx.with_form(&form);
     blocking(&app, move |app| {
-        change(app, &ctx, &id).map_err(|problem| problem.form(form.0.clone()))?;
+        change(app, &ctx, &id, &form).map_err(|problem| problem.form(form.0.clone()))?;
         Ok(see_other(&page_of(&id)))
     })
     .await
@@ -371,19 +358,13 @@ async fn and_back(
 
 /// `POST /karten/{id}/profile`
 pub(crate) async fn profile(
-    State(app): State<Arc<App>>,
+    state: State<Arc<App>>,
     ctx: Ctx,
-    Path(id): Path<String>,
-    FormBody(form): FormBody,
+    path: Path<String>,
+    form: FormBody,
 ) -> Result<Response, Problem> {
-    let id = card_id(&id)?;
-    let ctx = ctx.with_form(&form);
-    blocking(&app, move |app| {
-        let done = choice(&form).and_then(|choice| change::set_choice(app, &ctx, &id, choice));
-        done.map_err(|problem| problem.form(form.0.clone()))?;
-        Ok(see_other(&format!("/karten/{id}")))
-    })
-    .await
+    and_back(state, ctx, path, form, |app, ctx, id, form| change::set_choice(app, ctx, id, choice(form)?))
+        .await
 }
 
 fn choice(form: &Form) -> Result<Choice, Problem> {

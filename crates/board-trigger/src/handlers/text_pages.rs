@@ -289,7 +289,7 @@ fn do_save(app: &App, ctx: &Ctx, id: &CardId, form: &Form) -> Result<Response, P
 }
 
 /// Where one looks once an order is given: the card, under its new id if it is written by then.
-fn page_after(app: &App, id: &CardId) -> Result<String, Problem> {
+pub(super) fn page_after(app: &App, id: &CardId) -> Result<String, Problem> {
     Ok(match texts::wait(app, id)? {
         Written::Done(now) => page_of(&now),
         Written::Pending | Written::Conflict(_) => page_of(id),

@@ -175,7 +175,8 @@ pub(crate) fn card_rev(world: &World, card: &Card) -> u64 {
         &(
             world.title(card),
             world.documents.blob(&card.id),
-            (world.is_missing(card), world.documents.is_merged(&card.id)),
+            world.is_missing(card),
+            world.documents.is_merged(&card.id),
         ),
     )
 }
