@@ -63,7 +63,8 @@ fn half_made_ones_are_made_again_wherever_the_crash_was() {
     let (worktrees, base) = worktrees(&fixture);
     let path = worktrees.root().join("card-7-1");
     let marker = worktrees.root().join(".making-card-7-1");
-    let crashes: [&dyn Fn(); 6] = [
+    let head = fixture.repo().join(".git/worktrees/card-7-1/HEAD");
+    let crashes: [&dyn Fn(); 7] = [
         &|| std::fs::write(&marker, "").unwrap(),
         &|| drop(fixture.run(&["branch", "board/card-7/1", base.as_str()])),
         &|| std::fs::create_dir_all(path.join("half")).unwrap(),
@@ -76,7 +77,9 @@ fn half_made_ones_are_made_again_wherever_the_crash_was() {
         },
         &|| std::fs::remove_dir_all(&path).unwrap(),
         // git itself was killed while it wrote what is checked out.
-        &|| std::fs::write(fixture.repo().join(".git/worktrees/card-7-1/HEAD"), "").unwrap(),
+        &|| std::fs::write(&head, "").unwrap(),
+        // Or before: it begins with zeros.
+        &|| std::fs::write(&head, format!("{}\n", "0".repeat(40))).unwrap(),
     ];
     // Each crash comes on top of the ones before.
     for count in 1..=crashes.len() {
