@@ -1,18 +1,13 @@
-//! Whether an agent can run here: the sandbox, and each runtime with its version and its login.
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-
-use board_core::edge::settings::{Runtime, RuntimeKind, SandboxMode, SandboxNetwork, Settings};
+//! Whether an agent can run here: the sandbox, and each runtime with its version, its login and its own sandbox.
+//!
+//! What there is to find, and how it is asked, the worker knows (`board_worker::check`); here it becomes lines.
+use board_core::edge::settings::{SandboxMode, SandboxNetwork, Settings};
 use board_worker::PATH;
+use board_worker::check::{Login, RuntimeCheck, check};
 use board_worker::sandbox::{probe, resolve_program};
 
 use super::Report;
 
-/// How long a program may take to say its version.
-const VERSION_WITHIN: Duration = Duration::from_secs(10);
-/// Longest version that is shown, in characters.
-const MAX_VERSION_CHARS: usize = 60;
 /// Homes, which the units hide.
 const HIDDEN: [&str; 2] = ["/home", "/root"];
 
@@ -50,7 +45,7 @@ pub(super) fn sandbox(report: &mut Report, settings: &Settings) {
     }
 }
 
-/// Every runtime: its program, and where it keeps its login.
+/// Every runtime that a profile uses.
 pub(super) fn runtimes(report: &mut Report, settings: &Settings) {
     for (name, runtime) in &settings.runtimes {
         let used = settings.profiles.iter().filter(|(_, profile)| profile.runtime == *name);
@@ -61,20 +56,20 @@ pub(super) fn runtimes(report: &mut Report, settings: &Settings) {
             report.good(&what, found);
             continue;
         }
-        one(report, settings, &what, name, runtime);
+        tell(report, &what, name, check(settings, name, runtime));
     }
 }
 
-fn one(report: &mut Report, settings: &Settings, what: &str, name: &str, runtime: &Runtime) {
-    let Some(program) = runtime.program.as_ref().or_else(|| runtime.argv.first()) else { return };
-    let program = match resolve_program(program, PATH) {
-        Ok(program) => program,
+/// What was found of one runtime, as lines.
+fn tell(report: &mut Report, what: &str, name: &str, found: RuntimeCheck) {
+    let program = match &found.program {
+        Ok(program) => program.clone(),
         Err(why) => {
             let remedy = report.say(
                 format!("installieren (gesucht wird in {PATH}), oder den Pfad in [runtimes.{name}] nennen"),
                 format!("install it (looked for in {PATH}), or name its path in [runtimes.{name}]"),
             );
-            return report.bad(what, format!("{program}: {why}"), remedy);
+            return report.bad(what, why.clone(), remedy);
         }
     };
     if HIDDEN.iter().any(|hidden| program.starts_with(hidden)) && board_core::edge::systemd::is_booted() {
@@ -85,85 +80,143 @@ fn one(report: &mut Report, settings: &Settings, what: &str, name: &str, runtime
         let remedy = report.say("nach /usr/local installieren", "install it below /usr/local");
         report.warn(what, found, remedy);
     }
-    match runtime.kind {
-        // Any program: it might do anything when it is called.
-        RuntimeKind::Command => return report.good(what, program.display().to_string()),
-        RuntimeKind::Codex
-        | RuntimeKind::Claude
-        | RuntimeKind::Acp
-        | RuntimeKind::Opencode
-        | RuntimeKind::Gemini => {}
-    }
-    match version(&program, VERSION_WITHIN) {
-        Ok(version) => report.good(what, format!("{} ({version})", program.display())),
-        Err(why) => {
-            let remedy = report.say("von Hand mit --version aufrufen", "call it by hand with --version");
-            report.warn(what, format!("{}: {why}", program.display()), remedy);
+    let RuntimeCheck { version, login, own_sandbox, .. } = found;
+    match version {
+        None => report.good(what, program.display().to_string()),
+        Some(Ok(version)) => report.good(what, format!("{} ({version})", program.display())),
+        Some(Err(why)) => {
+            let remedy = report.say(
+                format!(
+                    "so läuft kein Agent; braucht das Programm etwas außerhalb von /usr, gehört es in \
+                     sandbox.read; von Hand: {} --version",
+                    program.display()
+                ),
+                format!(
+                    "no agent runs like this; what the program needs outside of /usr belongs into \
+                     sandbox.read; by hand: {} --version",
+                    program.display()
+                ),
+            );
+            let found = report.say(
+                format!("{} antwortet in der Sandbox nicht: {why}", program.display()),
+                format!("{} does not answer in the sandbox: {why}", program.display()),
+            );
+            report.bad(what, found, remedy);
         }
     }
-    let login = match runtime.kind {
-        RuntimeKind::Codex => ".codex/auth.json",
-        RuntimeKind::Claude => ".claude/.credentials.json",
-        RuntimeKind::Acp | RuntimeKind::Opencode | RuntimeKind::Gemini | RuntimeKind::Command => return,
-    };
-    let home = settings.board.state_dir.join("runtimes").join(name);
-    if runtime.credential.is_none() && !home.join(login).is_file() {
-        let found = report.say(
-            format!("nicht angemeldet: {} fehlt", home.join(login).display()),
-            format!("not logged in: {} is missing", home.join(login).display()),
-        );
-        report.warn(what, found, format!("boardctl login {name}"));
+    self::login(report, what, name, &login);
+    if let Some(held) = own_sandbox {
+        own(report, what, held);
     }
 }
 
-/// The first line of what `program --version` says.
-fn version(program: &Path, within: Duration) -> Result<String, String> {
-    let mut child = Command::new(program)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|error| error.to_string())?;
-    let deadline = Instant::now() + within;
-    loop {
-        match child.try_wait() {
-            Ok(Some(_)) => break,
-            Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(20)),
-            Ok(None) | Err(_) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(format!("--version: {} s", within.as_secs()));
-            }
+/// Whether there is something to log in with.
+fn login(report: &mut Report, what: &str, name: &str, login: &Login) {
+    match login {
+        Login::Unknown => {}
+        Login::Key => {
+            let found = report.say("Anmeldung mit einem Schlüssel", "logs in with a key");
+            report.good(what, found);
+        }
+        Login::There(file) => {
+            let found = report
+                .say(format!("angemeldet: {}", file.display()), format!("logged in: {}", file.display()));
+            report.good(what, found);
+        }
+        Login::Missing(file) => {
+            let found = report.say(
+                format!("nicht angemeldet: {} fehlt", file.display()),
+                format!("not logged in: {} is missing", file.display()),
+            );
+            report.warn(what, found, format!("boardctl login {name}"));
         }
     }
-    let output = child.wait_with_output().map_err(|error| error.to_string())?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    let line = said.lines().next().unwrap_or_default();
-    let line: String = line.chars().filter(|c| !c.is_control()).take(MAX_VERSION_CHARS).collect();
-    if output.status.success() { Ok(line) } else { Err(output.status.to_string()) }
+}
+
+/// The sandbox that a runtime starts within ours.
+fn own(report: &mut Report, what: &str, held: Result<(), String>) {
+    match held {
+        Ok(()) => {
+            let found = report.say(
+                "die eigene Sandbox startet in unserer und hält",
+                "its own sandbox starts within ours and holds",
+            );
+            report.good(what, found);
+        }
+        Err(why) => {
+            let found = report.say(
+                format!("die eigene Sandbox startet nicht in unserer oder hält nicht: {why}"),
+                format!("its own sandbox does not start within ours, or does not hold: {why}"),
+            );
+            let remedy = report.say(
+                "sind Benutzer-Namensräume innerhalb von Benutzer-Namensräumen erlaubt (sysctl \
+                 user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns)?",
+                "are user namespaces within user namespaces allowed (sysctl user.max_user_namespaces, \
+                 kernel.apparmor_restrict_unprivileged_userns)?",
+            );
+            report.bad(what, found, remedy);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
 
+    use board_core::edge::settings::Language;
+
+    use super::super::Level;
     use super::*;
 
-    fn program(dir: &Path, text: &str) -> std::path::PathBuf {
-        let path = dir.join("agent");
-        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
-        path
+    fn levels(checks: &Report) -> Vec<Level> {
+        checks.checks.iter().map(|check| check.level).collect()
     }
 
     #[test]
-    fn a_version_is_one_line_and_a_program_that_hangs_is_given_up() {
-        let dir = tempfile::tempdir().unwrap();
-        let long = "x".repeat(MAX_VERSION_CHARS + 1);
-        let said = version(&program(dir.path(), &format!("echo {long}; echo more")), VERSION_WITHIN).unwrap();
-        assert_eq!(said.len(), MAX_VERSION_CHARS);
-        assert!(version(&program(dir.path(), "exit 3"), VERSION_WITHIN).is_err());
-        assert!(version(&program(dir.path(), "exec sleep 100"), Duration::from_millis(50)).is_err());
+    fn everything_that_was_found_of_a_runtime_has_its_line_and_its_remedy() {
+        let found = RuntimeCheck {
+            program: Ok(PathBuf::from("/usr/bin/codex")),
+            version: Some(Ok("codex-cli 1".into())),
+            login: Login::There(PathBuf::from("/s/auth.json")),
+            own_sandbox: Some(Ok(())),
+        };
+        let mut report = Report::new(Language::En);
+        tell(&mut report, "runtime codex", "codex", found.clone());
+        assert_eq!(levels(&report), [Level::Good; 3]);
+        let bad = RuntimeCheck {
+            version: Some(Err("exit status: 1".into())),
+            login: Login::Missing(PathBuf::from("/s/auth.json")),
+            own_sandbox: Some(Err("exit status: 4".into())),
+            ..found
+        };
+        let mut report = Report::new(Language::De);
+        tell(&mut report, "runtime codex", "codex", bad.clone());
+        assert_eq!(levels(&report), [Level::Bad, Level::Warn, Level::Bad]);
+        assert_eq!(report.checks[1].remedy, "boardctl login codex");
+        assert!(report.checks.iter().all(|check| !check.remedy.is_empty()));
+        let mut report = Report::new(Language::De);
+        tell(
+            &mut report,
+            "runtime codex",
+            "codex",
+            RuntimeCheck { program: Err("codex: not found".into()), ..bad },
+        );
+        assert_eq!(levels(&report), [Level::Bad]);
+        assert!(report.checks[0].remedy.contains("[runtimes.codex]"));
+    }
+
+    #[test]
+    fn a_program_of_ones_own_has_one_line_and_a_key_is_said_to_be_one() {
+        let found = RuntimeCheck {
+            program: Ok(PathBuf::from("/usr/local/bin/agent")),
+            version: None,
+            login: Login::Unknown,
+            own_sandbox: None,
+        };
+        let mut report = Report::new(Language::De);
+        tell(&mut report, "runtime mine", "mine", found.clone());
+        assert_eq!(levels(&report), [Level::Good]);
+        tell(&mut report, "runtime mine", "mine", RuntimeCheck { login: Login::Key, ..found });
+        assert!(report.checks[2].found.contains("Schlüssel"));
     }
 }
