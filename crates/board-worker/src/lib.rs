@@ -20,4 +20,5 @@ mod told;
 pub mod words;
 
 pub use play::PATH;
+pub use roles::prompt;
 pub use run::run;

@@ -13,6 +13,7 @@ pub(crate) use acts::{Act, From, New, OnCard, What, With};
 use board_core::edge::settings::Language;
 use board_core::model::card::CardId;
 use board_core::model::job::Lane;
+use board_core::model::profile::RoleName;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 /// Operates a board of board-agent, or runs one to try out.
@@ -69,6 +70,15 @@ pub(crate) enum Command {
     },
     #[command(flatten)]
     Act(Act),
+    /// The prompt that a role would be given for a card, word for word
+    Prompt {
+        /// Its id
+        #[arg(value_name = "CARD", value_parser = card)]
+        card: CardId,
+        /// builder, reviewer, researcher or planner
+        #[arg(value_name = "ROLE", value_parser = role)]
+        role: RoleName,
+    },
     /// What is where in the queue, since when, and who holds which lock
     Queue(Queue),
     /// Check the state, show it, or bring an earlier one back
@@ -255,6 +265,11 @@ fn card(text: &str) -> Result<CardId, String> {
     text.parse().map_err(|error: board_core::model::slug::SlugError| error.to_string())
 }
 
+fn role(text: &str) -> Result<RoleName, String> {
+    let found = RoleName::ALL.into_iter().find(|role| role.id() == text);
+    found.ok_or_else(|| RoleName::ALL.map(RoleName::id).join(" | "))
+}
+
 fn lane(text: &str) -> Result<Lane, String> {
     Lane::from_id(text).ok_or_else(|| Lane::ALL.map(Lane::id).join(" | "))
 }
@@ -319,6 +334,7 @@ mod tests {
             "boardctl show ../x",
             "boardctl list --language fr",
             "boardctl run worker --lane x --slot 1",
+            "boardctl prompt eins operator",
             "boardctl",
             "boardctl schema --phases --out x",
         ] {

@@ -37,6 +37,15 @@ words! {
         "What can be dropped: {types}; type and card_id are required, profile and iteration_limit optional.";
     schemas_written(count, dir): "{count} Schemas in {dir} geschrieben", "{count} schemas written to {dir}";
 
+    // prompt
+    no_such_card(card):
+        "Eine Karte {card} gibt es nicht; boardctl list zeigt alle",
+        "There is no card {card}; boardctl list shows all of them";
+    no_such_prompt(card, role, why):
+        "Zu {card} gibt es für {role} nichts zu tun: {why}",
+        "There is nothing for the {role} to do on {card}: {why}";
+    no_round(): "der Entwurf hat noch keine Runde", "the draft has no round yet";
+
     // doctor, drop-ins
     doctor_end(good, warn, bad): "{good} in Ordnung, {warn} Hinweise, {bad} Fehler", "{good} good, {warn} warnings, {bad} failures";
     drop_ins_installed():

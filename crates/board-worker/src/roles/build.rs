@@ -32,14 +32,19 @@ pub(super) fn play(stage: &Stage<'_>, job: &Job) -> anyhow::Result<Outcome> {
         measured: Some(worktree.path.clone()),
         env: vec![("BOARD_COMMIT".to_owned(), payload.base_commit.clone())],
     };
-    let prompt = prompts::render(
-        Task::Build,
-        stage.language(),
-        stage.settings.roles.builder.template.as_deref(),
-        &values(stage.settings, job, payload),
-    )?;
+    let prompt = prompt(stage.settings, job)?;
     let played = stage.play(job, &view, &prompt)?;
     finish(&repository, &worktree, job, payload, played, stage)
+}
+
+/// The prompt of a builder's job.
+pub(super) fn prompt(settings: &Settings, job: &Job) -> anyhow::Result<String> {
+    prompts::render(
+        Task::Build,
+        settings.board.language,
+        settings.roles.builder.template.as_deref(),
+        &values(settings, job, payload(job)?),
+    )
 }
 
 fn finish(

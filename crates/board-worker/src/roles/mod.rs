@@ -54,6 +54,19 @@ pub(crate) fn play(stage: &Stage<'_>, job: &Job) -> anyhow::Result<Outcome> {
     }
 }
 
+/// The prompt that a run of this job is given, word for word. Reads the repository and writes nothing.
+///
+/// # Errors
+/// A template that cannot be used, or a commit of the job that is not in the repository.
+pub fn prompt(settings: &Settings, job: &Job) -> anyhow::Result<String> {
+    match job.kind {
+        JobType::Builder => build::prompt(settings, job),
+        JobType::Review | JobType::Research | JobType::Split | JobType::Draft => {
+            reader::prompt(settings, job)
+        }
+    }
+}
+
 /// Keeps the work of a run that died, under its ref; only a build has any.
 pub(crate) fn save(settings: &Settings, job: &Job) -> anyhow::Result<Option<SavedWork>> {
     match job.kind {

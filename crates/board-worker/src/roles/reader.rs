@@ -6,8 +6,10 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use board_core::edge::files::create_dirs_private;
+use board_core::edge::git::Cut;
+use board_core::edge::settings::Settings;
 use board_core::edge::worktree::{Fingerprint, readers_tree, tree_fingerprint};
-use board_core::model::job::{DraftPayload, Job, Payload, Speaker};
+use board_core::model::job::{DraftPayload, Job, Payload, ReviewPayload, Speaker};
 use board_core::model::marker::draft::{DraftReply, ProposedIntent, Question};
 use board_core::model::marker::research::ResearchReply;
 use board_core::model::marker::review::{Decision, ReviewReply};
@@ -36,12 +38,15 @@ const MAX_NAMED: usize = 20;
 pub(super) fn play(stage: &Stage<'_>, job: &Job) -> anyhow::Result<Outcome> {
     let directory = stage.directory.join("view");
     create_dirs_private(&directory)?;
-    let Prepared { task, env, values } = prepare(stage, job, &directory)?;
+    let diff_cut = fill(stage.settings, job, &directory)?;
     let before = tree_fingerprint(&directory)?;
-    let view =
-        View { read: vec![Bind::same(&directory)], directory: directory.clone(), env, ..View::default() };
-    let template = stage.settings.roles.get(task.role()).template.as_deref();
-    let prompt = prompts::render(task, stage.language(), template, &values)?;
+    let view = View {
+        read: vec![Bind::same(&directory)],
+        directory: directory.clone(),
+        env: env(&job.payload),
+        ..View::default()
+    };
+    let prompt = told(stage.settings, job, diff_cut)?;
     let played = stage.play(job, &view, &prompt)?;
     let mut outcome = played.outcome;
     if let Some(list) = changed(&before, &tree_fingerprint(&directory)?) {
@@ -123,17 +128,65 @@ fn parse(stage: &Stage<'_>, job: &Job, message: &str) -> Result<Produced, Marker
     }
 }
 
-/// What a reader's run is given beside its view.
-struct Prepared {
-    task: Task,
-    env: Vec<(String, String)>,
-    /// Of the prompt's template.
-    values: Value,
+/// The prompt of a reader's job, without its view. Writes nothing.
+pub(super) fn prompt(settings: &Settings, job: &Job) -> anyhow::Result<String> {
+    let diff_cut = match &job.payload {
+        Payload::Review(payload) => diff(&Repository::open(settings)?, payload)?.more,
+        Payload::Research(_) | Payload::Split(_) | Payload::Draft(_) | Payload::Builder(_) => false,
+    };
+    told(settings, job, diff_cut)
 }
 
-/// Fills the view and gives what the prompt needs.
-fn prepare(stage: &Stage<'_>, job: &Job, directory: &Path) -> anyhow::Result<Prepared> {
-    let settings = stage.settings;
+/// The prompt; `diff_cut` tells whether the diff beside it is whole.
+fn told(settings: &Settings, job: &Job, diff_cut: bool) -> anyhow::Result<String> {
+    let (task, values) = values(settings, job, diff_cut)?;
+    let template = settings.roles.get(task.role()).template.as_deref();
+    prompts::render(task, settings.board.language, template, &values)
+}
+
+/// Environment beyond the common one.
+fn env(payload: &Payload) -> Vec<(String, String)> {
+    let commit = match payload {
+        Payload::Review(payload) => &payload.commit,
+        Payload::Research(payload) => &payload.commit,
+        Payload::Split(payload) => &payload.commit,
+        Payload::Draft(_) | Payload::Builder(_) => return Vec::new(),
+    };
+    vec![("BOARD_COMMIT".to_owned(), commit.clone())]
+}
+
+/// Fills the view. True if the diff had to be cut.
+fn fill(settings: &Settings, job: &Job, directory: &Path) -> anyhow::Result<bool> {
+    match &job.payload {
+        Payload::Review(payload) => {
+            let repository = Repository::open(settings)?;
+            tree(&repository, &payload.commit, directory)?;
+            let diff = diff(&repository, payload)?;
+            write(directory, "diff.patch", &diff.bytes)?;
+            write(directory, "intent.md", payload.intent.text.as_bytes())?;
+            return Ok(diff.more);
+        }
+        Payload::Research(payload) => {
+            tree(&Repository::open(settings)?, &payload.commit, directory)?;
+            write(directory, "question.md", payload.question.text.as_bytes())?;
+        }
+        Payload::Split(payload) => {
+            tree(&Repository::open(settings)?, &payload.commit, directory)?;
+            write(directory, "intent.md", payload.intent.text.as_bytes())?;
+        }
+        Payload::Draft(_) => {}
+        Payload::Builder(_) => anyhow::bail!("{}: a builder's payload in a reader's job", job.reference()),
+    }
+    Ok(false)
+}
+
+fn diff(repository: &Repository, payload: &ReviewPayload) -> anyhow::Result<Cut> {
+    let (base, commit) = (oid(&payload.base)?, oid(&payload.commit)?);
+    Ok(repository.git.diff(&base, &commit, MAX_DIFF_BYTES)?)
+}
+
+/// The task and what its template is given.
+fn values(settings: &Settings, job: &Job, diff_cut: bool) -> anyhow::Result<(Task, Value)> {
     let common = context! {
         iterations => job.iteration_limit,
         wall_time => crate::words::span(settings.limits.wall_time),
@@ -144,40 +197,27 @@ fn prepare(stage: &Stage<'_>, job: &Job, directory: &Path) -> anyhow::Result<Pre
             context! { name => name, description => profile.description.clone() }
         }).collect::<Vec<_>>(),
     };
-    let commit_env = |commit: &str| vec![("BOARD_COMMIT".to_owned(), commit.to_owned())];
     Ok(match &job.payload {
         Payload::Review(payload) => {
-            let repository = Repository::open(settings)?;
-            let (base, commit) = (oid(&payload.base)?, oid(&payload.commit)?);
-            tree(&repository, &payload.commit, directory)?;
-            let diff = repository.git.diff(&base, &commit, MAX_DIFF_BYTES)?;
-            write(directory, "diff.patch", &diff.bytes)?;
-            write(directory, "intent.md", payload.intent.text.as_bytes())?;
             let example = ReviewReply { decision: Decision::Ready, report: "# Review …\n".to_owned() };
             let values = context! {
-                commit => payload.commit.clone(), base => payload.base.clone(), diff_cut => diff.more,
+                commit => payload.commit.clone(), base => payload.base.clone(), diff_cut => diff_cut,
                 intent => document(&payload.intent),
                 example => example.to_block(&payload.commit),
                 ..common
             };
-            Prepared { task: Task::Review, env: commit_env(&payload.commit), values }
+            (Task::Review, values)
         }
         Payload::Research(payload) => {
-            let repository = Repository::open(settings)?;
-            tree(&repository, &payload.commit, directory)?;
-            write(directory, "question.md", payload.question.text.as_bytes())?;
             let values = context! {
                 commit => payload.commit.clone(),
                 question => document(&payload.question),
                 example => ResearchReply { report: "# …\n".to_owned() }.to_block(&job.id),
                 ..common
             };
-            Prepared { task: Task::Research, env: commit_env(&payload.commit), values }
+            (Task::Research, values)
         }
         Payload::Split(payload) => {
-            let repository = Repository::open(settings)?;
-            tree(&repository, &payload.commit, directory)?;
-            write(directory, "intent.md", payload.intent.text.as_bytes())?;
             let child = ProposedChild {
                 slug: example_slug()?,
                 kind: ChildKind::Intent,
@@ -191,11 +231,9 @@ fn prepare(stage: &Stage<'_>, job: &Job, directory: &Path) -> anyhow::Result<Pre
                 example => split::to_block(&job.id, &[child]),
                 ..common
             };
-            Prepared { task: Task::Split, env: commit_env(&payload.commit), values }
+            (Task::Split, values)
         }
-        Payload::Draft(payload) => {
-            Prepared { task: Task::Draft, env: Vec::new(), values: draft_values(payload, &common)? }
-        }
+        Payload::Draft(payload) => (Task::Draft, draft_values(payload, &common)?),
         Payload::Builder(_) => anyhow::bail!("{}: a builder's payload in a reader's job", job.reference()),
     })
 }

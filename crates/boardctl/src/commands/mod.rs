@@ -5,6 +5,7 @@ pub(crate) mod doctor;
 pub(crate) mod drop_ins;
 pub(crate) mod list;
 pub(crate) mod phases;
+pub(crate) mod prompt;
 pub(crate) mod queue;
 pub(crate) mod schema;
 pub(crate) mod show;
@@ -45,6 +46,7 @@ pub(crate) fn run(line: &Cli) -> anyhow::Result<()> {
         Command::Show { card } => show::run(&control(), card, out),
         Command::Start { card } => start::run(&control(), card, out),
         Command::Act(act) => act::run(&control(), act, out),
+        Command::Prompt { card, role } => prompt::run(&settings.clone()?, card, *role, out),
         Command::Queue(arguments) => match &arguments.command {
             None => queue::show(&settings.clone()?, out),
             Some(QueueCommand::Drop { file }) => queue::drop_file(&settings.clone()?, file, out),

@@ -9,6 +9,7 @@ mod drafts;
 mod drops;
 mod ends;
 mod fanout;
+mod prompts;
 mod state;
 mod texts;
 mod whole;

@@ -202,8 +202,11 @@ impl Board {
     }
 
     /// A new job of this card. A retry runs what the failed job ran, unless the operator changed it: what
-    /// is shown is what runs.
-    fn new_job(
+    /// is shown is what runs. The board stays as it is, so this also tells what would be run.
+    ///
+    /// # Errors
+    /// [`Refusal::Fault`] if the payload is not one of this kind of job.
+    pub fn new_job(
         &self,
         card: &Card,
         kind: JobType,
