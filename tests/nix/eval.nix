@@ -1,0 +1,46 @@
+# One host, evaluated: everything that the tests look at, as JSON can hold it.
+#
+#   nix-instantiate --eval --strict --json tests/nix/eval.nix --arg host ./hosts/default.nix
+{
+  host,
+}:
+
+let
+  lib = import ./lib.nix;
+  pkgs = (import ./pkgs.nix { inherit lib; }) // {
+    inherit lib;
+  };
+  evaluated = lib.evalModules {
+    args = { inherit pkgs; };
+    modules = [
+      ./nixos.nix
+      ../../nixos-module.nix
+      host
+    ];
+  };
+  inherit (evaluated) config;
+  refused = map (assertion: assertion.message) (
+    builtins.filter (assertion: !assertion.assertion) config.assertions
+  );
+  source = config.environment.etc."board-agent/config.toml".source;
+in
+# As NixOS does: what an assertion refuses is not looked at further.
+if refused != [ ] then
+  {
+    inherit refused;
+    inherit (config) warnings;
+  }
+else
+  {
+    inherit refused;
+    inherit (config) warnings;
+    inherit (config.rendered) units;
+    inherit (config.systemd) packages;
+    inherit (config.users) users groups;
+    inherit (config.networking) firewall;
+    inherit (config.environment) systemPackages;
+    tmpfiles = config.systemd.tmpfiles.rules;
+    settings = lib.filterAttrsRecursive (_: value: value != null) config.services.board-agent.settings;
+    check = source.script or "";
+    configFile = source;
+  }

@@ -1,0 +1,7 @@
+# As little as a host can say.
+{
+  services.board-agent = {
+    enable = true;
+    repository = "/srv/repo";
+  };
+}
