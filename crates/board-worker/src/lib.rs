@@ -4,6 +4,7 @@ mod leftovers;
 pub mod limits;
 pub mod lines;
 pub mod log;
+pub mod login;
 mod play;
 pub mod processes;
 pub mod prompts;

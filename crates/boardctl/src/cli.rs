@@ -79,6 +79,15 @@ pub(crate) enum Command {
         #[arg(value_name = "ROLE", value_parser = role)]
         role: RoleName,
     },
+    /// Log a runtime in: its own login, in the home that it keeps, as the service user
+    Login {
+        /// Its name in the configuration
+        #[arg(value_name = "RUNTIME")]
+        runtime: String,
+        /// Further arguments of its login, after --
+        #[arg(value_name = "ARGUMENTS", last = true)]
+        arguments: Vec<String>,
+    },
     /// What is where in the queue, since when, and who holds which lock
     Queue(Queue),
     /// Check the state, show it, or bring an earlier one back

@@ -46,6 +46,19 @@ words! {
         "There is nothing for the {role} to do on {card}: {why}";
     no_round(): "der Entwurf hat noch keine Runde", "the draft has no round yet";
 
+    // login
+    no_such_runtime(name, known):
+        "Eine Runtime {name} ist nicht konfiguriert; es gibt: {known}",
+        "There is no runtime {name} in the configuration; there are: {known}";
+    login_not_yours(dir, name):
+        "{dir} gehört einem anderen Benutzer; als root meldet `sudo boardctl login {name}` in dessen Namen an",
+        "{dir} is another user's; as root, `sudo boardctl login {name}` logs in on their behalf";
+    login_failed(line, status): "{line} ist gescheitert ({status})", "{line} failed ({status})";
+    login_left_nothing(line, file):
+        "{line} ist zu Ende, aber in {file} steht keine Anmeldung; noch einmal, ohne abzubrechen?",
+        "{line} has ended, but {file} holds no login; once more, without breaking off?";
+    logged_in(name, place): "{name} ist angemeldet: {place}", "{name} is logged in: {place}";
+
     // doctor, drop-ins
     doctor_end(good, warn, bad): "{good} in Ordnung, {warn} Hinweise, {bad} Fehler", "{good} good, {warn} warnings, {bad} failures";
     drop_ins_installed():

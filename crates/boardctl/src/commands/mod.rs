@@ -4,6 +4,7 @@ pub(crate) mod check;
 pub(crate) mod doctor;
 pub(crate) mod drop_ins;
 pub(crate) mod list;
+pub(crate) mod login;
 pub(crate) mod phases;
 pub(crate) mod prompt;
 pub(crate) mod queue;
@@ -46,6 +47,7 @@ pub(crate) fn run(line: &Cli) -> anyhow::Result<()> {
         Command::Show { card } => show::run(&control(), card, out),
         Command::Start { card } => start::run(&control(), card, out),
         Command::Act(act) => act::run(&control(), act, out),
+        Command::Login { runtime, arguments } => login::run(&settings.clone()?, runtime, arguments, out),
         Command::Prompt { card, role } => prompt::run(&settings.clone()?, card, *role, out),
         Command::Queue(arguments) => match &arguments.command {
             None => queue::show(&settings.clone()?, out),

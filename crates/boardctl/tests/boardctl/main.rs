@@ -10,6 +10,7 @@ mod command_line;
 mod demo;
 mod dev;
 mod files;
+mod login;
 mod units;
 
 /// Tells a run of the suites that a test did not run, and why.
