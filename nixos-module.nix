@@ -431,8 +431,8 @@ in
         (refuse (!isWord repository || !isWord cfg.stateDir)
           "repository and stateDir are named in unit files, which allow no quotes, colons, backslashes and line breaks in a path; rename the directory."
         )
-        (refuse (lib.hasInfix " " cfg.stateDir)
-          "stateDir: ${cfg.stateDir} has a space, and no path unit can watch it; name another directory."
+        (refuse (lib.hasInfix " " cfg.stateDir || lib.hasInfix "%" cfg.stateDir)
+          "stateDir: ${cfg.stateDir} has a space or a percent sign, and no path unit can watch it; name another directory."
         )
         (refuse (isBelow repository cfg.stateDir || isBelow cfg.stateDir repository)
           "stateDir: ${cfg.stateDir} and the repository ${repository} lie in each other; name a directory of its own, as in ${known.stateDir}."

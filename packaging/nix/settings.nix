@@ -50,8 +50,12 @@ in
       example = "/srv/board-agent";
       description = "The state directory.";
     };
-    branch = with' "main" (left types.str "The branch of the board; without it the one that is checked out at the first start.");
-    language = with' "en" (left (types.enum [ "de" "en" ]) "The language of the board and of the prompts; `de` without it.");
+    branch = with' "main" (
+      left types.str "The branch of the board; without it the one that is checked out at the first start."
+    );
+    language = with' "en" (
+      left (types.enum [ "de" "en" ]) "The language of the board and of the prompts; `de` without it."
+    );
     timezone = mkOption {
       type = types.str;
       defaultText = lib.literalExpression "config.time.timeZone";
@@ -96,7 +100,9 @@ in
     operators = {
       users = with' [ "lukas" ] (names "Users who may do everything.");
       groups = with' [ "board-operators" ] (names "Groups whose members may do everything.");
-      require = with' "all" (left (types.enum [ "any" "all" ]) "Whether one of the two lists must match or both; `any` without it.";
+      require = with' "all" (
+        left (types.enum [ "any" "all" ]) "Whether one of the two lists must match or both; `any` without it."
+      );
     };
     viewers = {
       users = with' [ "gast" ] (names "Users who may look.");
@@ -127,7 +133,9 @@ in
   );
 
   sandbox = {
-    mode = with' "bubblewrap" (left (types.enum [ "bubblewrap" "none" ]) "What stands around every run; `none` is shown on every page.");
+    mode = with' "bubblewrap" (
+      left (types.enum [ "bubblewrap" "none" ]) "What stands around every run; `none` is shown on every page."
+    );
     network = with' "none" (
       left (types.enum [ "host" "outside" "none" ]) "Which network a run sees; `host` without it."
     );

@@ -28,6 +28,8 @@ pub(crate) enum Tool {
     DpkgDev,
     /// Checks the units.
     SystemdAnalyze,
+    /// Evaluates the NixOS module.
+    NixInstantiate,
     /// Makes the Debian root that the tests boot.
     Mmdebstrap,
     /// Boots it.
@@ -78,6 +80,7 @@ impl Tool {
             Tool::CargoDeb => "cargo-deb",
             Tool::DpkgDev => "dpkg-shlibdeps",
             Tool::SystemdAnalyze => "systemd-analyze",
+            Tool::NixInstantiate => "nix-instantiate",
             Tool::Mmdebstrap => "mmdebstrap",
             Tool::Nspawn => "systemd-nspawn",
             Tool::MkfsExt4 => "mkfs.ext4",
@@ -103,6 +106,7 @@ impl Tool {
             Tool::CargoDeb => Origin::Cargo { name: "cargo-deb", version: "3.8.0" },
             Tool::DpkgDev => Origin::Apt("dpkg-dev"),
             Tool::SystemdAnalyze => Origin::Apt("systemd"),
+            Tool::NixInstantiate => Origin::Apt("nix-bin"),
             Tool::Mmdebstrap => Origin::Apt("mmdebstrap"),
             Tool::Nspawn => Origin::Apt("systemd-container"),
             Tool::MkfsExt4 => Origin::Apt("e2fsprogs"),

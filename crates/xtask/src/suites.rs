@@ -68,6 +68,8 @@ pub(crate) const SUITES: &[Suite] = &[
                     "--exclude",
                     "loop-tests",
                     "--exclude",
+                    "nix-tests",
+                    "--exclude",
                     "systemd-tests",
                 ],
             ),
@@ -83,6 +85,8 @@ pub(crate) const SUITES: &[Suite] = &[
                     "identity-tests",
                     "--exclude",
                     "loop-tests",
+                    "--exclude",
+                    "nix-tests",
                     "--exclude",
                     "systemd-tests",
                 ]),
@@ -131,6 +135,22 @@ pub(crate) const SUITES: &[Suite] = &[
         steps: &[ARMED, Step::tests("tests", &["-p", "identity-tests"])],
     },
     Suite {
+        name: "nix",
+        minutes: 2,
+        root: false,
+        tools: &[Tool::Git, Tool::NixInstantiate, Tool::SystemdAnalyze],
+        wishes: &[],
+        steps: &[
+            Step {
+                name: "boardctl",
+                tools: &[],
+                carries_the_rest: true,
+                work: Work::Check(&["build", "--bins", "-p", "boardctl"]),
+            },
+            Step::tests("tests", &["-p", "nix-tests"]),
+        ],
+    },
+    Suite {
         name: "systemd",
         minutes: 10,
         root: true,
@@ -142,7 +162,7 @@ pub(crate) const SUITES: &[Suite] = &[
             Tool::Nspawn,
             Tool::MkfsExt4,
         ],
-        wishes: &[],
+        wishes: &[Tool::NixInstantiate],
         steps: &[
             Step {
                 name: "package",

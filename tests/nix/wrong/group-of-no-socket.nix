@@ -1,0 +1,4 @@
+# socketGroup: `listen` is no unix socket
+{ services.board-agent = { enable = true; repository = "/srv/repo"; } // {
+  socketGroup = "nginx";
+}; }
