@@ -160,6 +160,9 @@ pub(crate) struct Demo {
     /// Drive one card from planned to ready for deployment, print what came of it, and end
     #[arg(long)]
     pub(crate) once: bool,
+    /// Show the whole cycle: a topic, the planner, split, parallel work, synthesis; with --once end after it
+    #[arg(long)]
+    pub(crate) tour: bool,
     /// Port of the board; 0 picks one
     #[arg(long, default_value_t = 0, value_name = "PORT")]
     pub(crate) port: u16,

@@ -162,6 +162,55 @@ words! {
     demo_then(config):
         "  Terminal boardctl --config {config} list\n  Ende     Strg-C",
         "  Terminal boardctl --config {config} list\n  End      Ctrl-C";
+    tour_title():
+        "Vom Thema zur Synthese: ein Jahresbericht für die Werkstatt, von einem Agenten nach Drehbuch",
+        "From a topic to a synthesis: a yearly report for the workshop, by a scripted agent";
+    tour_first():
+        "  Zuerst   Adresse öffnen und neben dieses Fenster legen. Hier steht, was geschieht; die Knöpfe dafür sind im Board.",
+        "  First    open the address beside this window. Here it says what happens; the buttons for it are on the board.";
+    tour_enter(): "[Enter] weiter", "[Enter] goes on";
+    tour_look(address): "→ {address}", "→ {address}";
+    tour_intake(topic):
+        "Ein Thema wird ein Intent\nDas Thema „{topic}“ geht an den Planner („+ Karte (interaktiv)“). Er fragt, bis er genug weiß.",
+        "A topic becomes an intent\nThe topic “{topic}” goes to the planner (“+ Card (interactive)”). It asks until it knows enough.";
+    tour_asks(question): "Planner: {question}", "Planner: {question}";
+    tour_answers(answer): "Antwort: {answer}", "Answer: {answer}";
+    tour_intent(id):
+        "Der Intent {id} ist geschrieben und steht in „Geplant“. Nichts startet von selbst.",
+        "The intent {id} is written and stands in “Planned”. Nothing starts by itself.";
+    tour_split():
+        "Der Intent wird aufgeteilt\nDer Planner liest das Repository und schlägt Teile vor; das Board schreibt alle oder keinen.",
+        "The intent is split\nThe planner reads the repository and proposes parts; the board writes all of them or none.";
+    tour_work():
+        "Alle Teile zugleich\nBuilder in eigenen Worktrees, daneben die Recherche; jeder Commit bekommt von selbst einen Review.\n\
+         Ein Teil wird scheitern: auch davon berichtet nachher die Synthese.",
+        "All parts at once\nBuilders in worktrees of their own, the research beside them; each commit gets a review by itself.\n\
+         One part will fail: the synthesis tells of that as well.";
+    tour_synthesis(id):
+        "Die Synthese\nDas letzte Kind ist zu Ende, und das Board hat {id} geschrieben, ohne ein Modell.",
+        "The synthesis\nThe last child has ended, and the board wrote {id}, without a model.";
+    tour_unread(said): "Ungelesen startet sie nicht. Das Board sagt: {said}", "Unread it does not start. The board says: {said}";
+    tour_was_read():
+        "die Synthese sollte ungelesen sein; jemand war schneller als die Tour",
+        "the synthesis should be unread; somebody was faster than the tour";
+    tour_build():
+        "Gelesen, gestartet, gebaut\nDie Synthese ist ein Intent wie jeder andere: gelesen, gestartet, gebaut, geprüft.",
+        "Read, started, built\nThe synthesis is an intent like any other: read, started, built, reviewed.";
+    tour_done(commits):
+        "Der Kreislauf ist durchlaufen, in {commits} Commits des Boards. Nichts wurde gepusht oder gemergt.",
+        "The cycle is complete, in {commits} commits of the board. Nothing was pushed or merged.";
+    tour_stays():
+        "Das Board läuft weiter, mit allem, was entstanden ist. Ende: Strg-C",
+        "The board goes on with all that was made. End: Ctrl-C";
+    tour_ends(why):
+        "Die Tour endet hier: {why}. Das Board läuft weiter; Ende: Strg-C",
+        "The tour ends here: {why}. The board goes on; end: Ctrl-C";
+    tour_elsewhere(card, phase, why):
+        "{card} steht in „{phase}“: {why}",
+        "{card} stands in “{phase}”: {why}";
+    tour_too_slow(step, seconds):
+        "Schritt {step} ist nach {seconds} s nicht fertig",
+        "step {step} is not done after {seconds} s";
     log_says(path): "Zuletzt in {path}:", "Last lines of {path}:";
     not_empty(dir):
         "{dir} ist nicht leer; die Demo braucht ein neues oder leeres Verzeichnis",

@@ -19,6 +19,10 @@ const TEXTS: &[(&str, &str)] = &[
         "boardctl demo.once",
         "Eine Karte von Geplant bis Bereit für Deployment führen, das Ergebnis zeigen, beenden",
     ),
+    (
+        "boardctl demo.tour",
+        "Den ganzen Kreislauf zeigen: Thema, Planner, Aufteilung, parallele Arbeit, Synthese; mit --once danach beenden",
+    ),
     ("boardctl demo.port", "Port des Boards; 0 sucht einen aus"),
     (
         "boardctl demo.dir",

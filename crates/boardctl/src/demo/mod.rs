@@ -1,11 +1,12 @@
 //! `boardctl demo`: the whole system on a throw-away repository, with a scripted agent.
 //!
 //! Needs neither systemd nor a key nor the network. Everything lies below one directory, by default below the
-//! build directory; the next demo removes it, unless it is to be kept.
+//! build directory; the next demo removes it, unless it is to be kept. With `--once` it ends by itself.
 mod once;
 mod repository;
 mod script;
 mod timeline;
+mod tour;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use board_core::edge::clock::now;
 use board_core::edge::files::{check_owned_dir, create_dirs_private};
 use board_core::edge::settings::{Language, Settings};
 use jiff::Timestamp;
@@ -60,20 +62,42 @@ pub(crate) fn run(arguments: &Demo, out: Out) -> anyhow::Result<()> {
     let started = System::start(&settings, &stage.config(), Some(arguments.port), &sink, &interrupt, out);
     let system = started.map_err(|error| with_log(error, &stage, out.language))?;
     let control = Control::locate(None, Some(&stage.state()), out.language);
+    let url = system.url.clone().unwrap_or_default();
+    let scene = tour::Scene {
+        control: &control,
+        settings: &settings,
+        stage: &stage,
+        url: &url,
+        interrupt: &interrupt,
+    };
+    let mut timeline = timeline::Timeline::new(&settings, now(), out);
     if arguments.once {
-        let driven = once::drive(&control, &settings, &stage, out);
+        let driven = if arguments.tour {
+            tour::drive(&scene, &mut timeline, true, out)
+        } else {
+            once::drive(&control, &settings, &stage, out)
+        };
         system.end();
         return driven.map_err(|error| with_log(error, &stage, out.language));
     }
-    greet(&system, &stage, out)?;
-    timeline::follow(&settings, out)?;
+    if arguments.tour {
+        greet(&url, &stage, words::tour_title(out.language), words::tour_first(out.language), out)?;
+        match tour::drive(&scene, &mut timeline, false, out) {
+            Ok(()) => out.line(words::tour_stays(out.language))?,
+            Err(error) if error.is::<tour::Interrupted>() => {}
+            // The board is worth more than the tour: who clicked ahead of it goes on alone.
+            Err(error) => crate::output::complain(&words::tour_ends(out.language, &format!("{error:#}"))),
+        }
+    } else {
+        greet(&url, &stage, words::demo_title(out.language), words::demo_first(out.language), out)?;
+    }
+    timeline::follow(&settings, timeline)?;
     system.run_until(&interrupt, out);
     Ok(())
 }
 
-fn greet(system: &System, stage: &Stage, out: Out) -> anyhow::Result<()> {
-    let url = system.url.as_deref().unwrap_or_default();
-    out.line(out.paint(Style::Strong, words::demo_title(out.language)))?;
+fn greet(url: &str, stage: &Stage, title: String, first: String, out: Out) -> anyhow::Result<()> {
+    out.line(out.paint(Style::Strong, title))?;
     out.line("")?;
     let row =
         |label: String, style, value: String| vec![(Style::Plain, "  ".to_owned() + &label), (style, value)];
@@ -83,7 +107,7 @@ fn greet(system: &System, stage: &Stage, out: Out) -> anyhow::Result<()> {
         row(words::log_file(out.language), Style::Plain, stage.log().display().to_string()),
     ])?;
     out.line("")?;
-    out.line(words::demo_first(out.language))?;
+    out.line(first)?;
     out.line(words::demo_then(out.language, &stage.config().display().to_string()))?;
     out.line("")?;
     // For programs that wait for it, as `dev` prints it.

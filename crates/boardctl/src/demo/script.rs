@@ -6,6 +6,8 @@ use anyhow::Context as _;
 use board_core::edge::settings::Language;
 
 const AGENT: &str = include_str!("assets/agent.sh");
+/// What the agent does in a tour; it reads the file beside itself.
+const TOUR: &str = include_str!("assets/tour.sh");
 const CONFIG: &str = include_str!("assets/config.toml");
 
 /// The directories and files of one demo.
@@ -61,6 +63,7 @@ impl Stage {
         // Its own directory: the sandbox shows an agent the directory of its program.
         let agent = self.agent();
         write(&agent, AGENT)?;
+        write(&agent.with_file_name("tour.sh"), TOUR)?;
         std::fs::set_permissions(&agent, std::fs::Permissions::from_mode(0o755))
             .with_context(|| agent.display().to_string())?;
         board_core::edge::files::create_dirs_private(&self.state())?;
@@ -96,7 +99,7 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
-    use std::process::{Command, Stdio};
+    use std::process::{Command, Output, Stdio};
 
     use board_core::edge::settings::{DirectoryCheck, Settings};
     use board_core::model::job::JobType;
@@ -117,7 +120,19 @@ mod tests {
         stage
     }
 
+    const LESER: &str = "jahresbericht-leser";
+    const GERAETE: &str = "jahresbericht-geraete";
+    const MONATE: &str = "jahresbericht-monate";
+    const DRUCK: &str = "jahresbericht-druck";
+
     fn play(stage: &Stage, at: &Path, kind: JobType, card: &str, prompt: &str) -> String {
+        let output = run(stage, at, kind, card, prompt);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+        said
+    }
+
+    fn run(stage: &Stage, at: &Path, kind: JobType, card: &str, prompt: &str) -> Output {
         let mut agent = Command::new(stage.agent())
             .current_dir(at)
             .env("BOARD_JOB_ID", JOB.to_string())
@@ -130,10 +145,7 @@ mod tests {
             .spawn()
             .unwrap();
         agent.stdin.take().unwrap().write_all(prompt.as_bytes()).unwrap();
-        let output = agent.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-        said
+        agent.wait_with_output().unwrap()
     }
 
     fn quote(title: &str, text: &str) -> String {
@@ -180,6 +192,39 @@ mod tests {
             assert!(first.chars().count() <= 70 && said.contains("0 fehlgeschlagen"), "{said}");
             assert!(text.lines().next().unwrap().ends_with(first), "{first}");
         }
+    }
+
+    #[test]
+    fn the_tour_is_split_into_parts_that_are_built_researched_and_in_one_case_fail() {
+        let dir = tempfile::tempdir().unwrap();
+        let stage = stage(dir.path());
+        let at = reader(&stage, FIRST_CARD);
+        let profiles = ["standard".to_owned()];
+        let rules = ReplyRules { profiles: &profiles, iteration_cap: 20 };
+        let said = play(&stage, at.path(), JobType::Split, "jahresbericht", "");
+        let children = split::parse(&said, &JOB, &rules).unwrap();
+        let slugs: Vec<String> = children.iter().map(|child| child.slug.to_string()).collect();
+        assert_eq!(slugs.join(" "), format!("{LESER} {GERAETE} {MONATE} {DRUCK}"));
+        for child in [GERAETE, MONATE] {
+            let prompt = quote(&format!("Intent docs/intent/{child}.md"), "# Intent: Minuten eines Jahres\n");
+            let said = play(&stage, &stage.repository(), JobType::Builder, child, &prompt);
+            assert!(said.contains("0 fehlgeschlagen"), "{said}");
+        }
+        let report = play(&stage, at.path(), JobType::Research, LESER, "");
+        assert!(report.contains("5 Einträge an 3 Geräten"), "{report}");
+        research::parse(&report, &JOB).unwrap();
+        let failed = run(&stage, &stage.repository(), JobType::Builder, DRUCK, "");
+        assert_eq!(failed.status.code(), Some(1), "{failed:?}");
+        let synthesis = "# Intent: Synthese zu Jahresbericht\n\n### Eins\n\n- Stand: Recherche fertig (erfolgreich)\n\n\
+                         ### Zwei\n\n- Stand: Umsetzung fehlgeschlagen (fehlgeschlagen)\n- Grund: kein PDF\n";
+        let prompt = quote("Intent docs/intent/jahresbericht-synthese.md", synthesis);
+        play(&stage, &stage.repository(), JobType::Builder, "jahresbericht-synthese", &prompt);
+        let judged = stage.repository().join("bewertung/jahresbericht-synthese.md");
+        let judged = std::fs::read_to_string(judged).unwrap();
+        let wanted = "# Bewertung: Synthese zu Jahresbericht\n\n2 Teilaufgaben sind beendet.\n\n## Erreicht\n\n\
+                      - Eins: Recherche fertig (erfolgreich)\n\n## Offen\n\n\
+                      - Zwei: Umsetzung fehlgeschlagen (fehlgeschlagen)\n  Grund: kein PDF\n";
+        assert_eq!(judged, wanted);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use board_core::edge::store::Store;
 use board_core::edge::wake::{Wake, WatchSpec};
 use board_core::model::board::Board;
 use board_core::model::card::{Card, CardId, Step};
+use board_core::model::event::EventKind;
 use board_core::model::phase::Phase;
 use board_core::model::time::Timestamp;
 use jiff::tz::TimeZone;
@@ -38,7 +39,7 @@ impl Timeline {
         let cards = board.cards.values().filter(|card| only.is_none_or(|only| card.id == *only));
         let mut new: Vec<(&Card, &Step)> =
             cards.flat_map(|card| card.history.iter().map(move |step| (card, step))).collect();
-        new.retain(|(_, step)| self.seen.insert(step.transition));
+        new.retain(|(_, step)| self.seen.insert(step.transition) && is_told(step));
         new.sort_by_key(|(_, step)| step.at);
         for (card, step) in new {
             if !self.out.json {
@@ -53,10 +54,10 @@ impl Timeline {
         let since = format!("{:+.1} s", elapsed(self.begin, step.at));
         let label = |phase: Phase| label(out.language, phase);
         let phases = match step.from {
-            Some(from) => format!("{} → {}", label(from), label(step.to)),
-            None => label(step.to).to_owned(),
+            Some(from) if from != step.to => format!("{} → {}", label(from), label(step.to)),
+            _ => label(step.to).to_owned(),
         };
-        let name = card.id.to_string();
+        let name = short(&card.id);
         let card = if named { out.cell(Style::Name, &name, NAME_WIDTH) + "  " } else { String::new() };
         out.line(format_args!(
             "  {}  {since:>8}  {card}{}  {}  {}",
@@ -71,7 +72,23 @@ impl Timeline {
 /// Room for the longest usual pair of phases, so that the events of one card align.
 const WIDTH: usize = 30;
 /// Room for the names of the demo's cards.
-const NAME_WIDTH: usize = 20;
+const NAME_WIDTH: usize = 22;
+/// Characters of an id without a slug that tell it from the others.
+const ID_CHARS: usize = 14;
+
+/// A card's name in a line; of a draft or an idea the beginning of its id.
+fn short(id: &CardId) -> String {
+    let name = id.to_string();
+    match id.slug() {
+        Some(_) => name,
+        None => name.chars().take(ID_CHARS).chain(['…']).collect(),
+    }
+}
+
+/// Whether a step is worth a line: what changed a phase, or an event of the table. Not a note on a card.
+fn is_told(step: &Step) -> bool {
+    step.from != Some(step.to) || EventKind::ALL.iter().any(|kind| kind.id() == step.event)
+}
 /// Room for the longest usual event.
 const EVENT_WIDTH: usize = 19;
 
@@ -94,10 +111,9 @@ fn style(phase: Phase) -> Style {
 ///
 /// # Errors
 /// The state cannot be watched.
-pub(crate) fn follow(settings: &Settings, out: Out) -> anyhow::Result<()> {
+pub(crate) fn follow(settings: &Settings, mut timeline: Timeline) -> anyhow::Result<()> {
     let store = Store::open(&settings.board.state_dir)?;
     let mut wake = Wake::new(&[WatchSpec::file(store.path())])?;
-    let mut timeline = Timeline::new(settings, board_core::edge::clock::now(), out);
     std::thread::spawn(move || {
         loop {
             // A state that cannot be read is the daemons' to tell; a closed stdout ends this thread alone.
@@ -114,6 +130,13 @@ pub(crate) fn follow(settings: &Settings, out: Out) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_draft_is_named_by_the_beginning_of_its_id() {
+        let draft = "draft-ffe5a8ce-f660-4726-a867-627070744d7b".parse().unwrap();
+        assert_eq!(short(&draft), "draft-ffe5a8ce…");
+        assert_eq!(short(&"tagebuch-suche".parse().unwrap()), "tagebuch-suche");
+    }
 
     #[test]
     fn only_a_failure_looks_like_one() {

@@ -55,6 +55,8 @@ haenge_ein() {
     fuege_ein bin/tagebuch "$nach" "    $1) . \"\$hier/befehle/$1.sh\" ;;"
 }
 
+. "$(dirname "$0")/tour.sh"
+
 # --- Builder -------------------------------------------------------------------------------------------------
 
 baue_summe() {
@@ -178,6 +180,10 @@ baue() {
         tagebuch-monatssumme) baue_summe ;;
         tagebuch-suche) baue_suche ;;
         tagebuch-csv-export) baue_csv ;;
+        jahresbericht-geraete) baue_geraete ;;
+        jahresbericht-monate) baue_monate ;;
+        jahresbericht-druck) scheitere_am_druck ;;
+        *-synthese) baue_bewertung ;;
         *) baue_notiz ;;
     esac
     # Eine Zeile je Lauf, damit auch ein zweiter etwas hinterlässt.
@@ -272,6 +278,13 @@ ENDE
 
 recherchiere() {
     sage 'liest die Frage'
+    case $BOARD_CARD_ID in
+        jahresbericht-leser) recherchiere_leser ;;
+        *) recherchiere_ablage ;;
+    esac
+}
+
+recherchiere_ablage() {
     versuch=$(mktemp -d)
     sage 'lässt 40 Aufrufe von neu gleichzeitig schreiben'
     i=0
@@ -396,6 +409,12 @@ ENDE
 
 teile() {
     sage 'liest den Intent und teilt ihn auf'
+    case $BOARD_CARD_ID in
+        jahresbericht)
+            teile_jahresbericht
+            return
+            ;;
+    esac
     name=$(titel <intent.md)
     cat <<ENDE
 ===SPLIT===
