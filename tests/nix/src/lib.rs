@@ -3,6 +3,7 @@
 //!
 //! - [`eval`]: `nix-instantiate`, called on `eval.nix` and `options.nix`
 //! - [`host`]: one evaluated host: its units, its settings as a file
+//! - [`switch`]: what a switch does with units that changed
 //! - [`tree`]: the directory of units that NixOS would make
 //! - [`reference`]: `docs/options.md`, made from the declarations
 
@@ -11,6 +12,7 @@
 pub mod eval;
 pub mod host;
 pub mod reference;
+pub mod switch;
 pub mod tree;
 
 pub use host::Host;

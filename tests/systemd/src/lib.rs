@@ -1,6 +1,7 @@
 //! Helpers of the tests on systemd: a Debian root with the package installed, a container of its own for each test
 //! with a real PID 1, and the board in it.
 //!
+//! - [`nixos`]: a host of NixOS in it, with the units of the module
 //! - [`root`]: the Debian root and the layer with the package, made once and shared read-only
 //! - [`container`]: one booted systemd above them; nothing of it is left when it is dropped
 //! - [`board`]: the installed board in it, used as operators and clients do
@@ -12,6 +13,7 @@
 pub mod board;
 pub mod container;
 pub mod disk;
+pub mod nixos;
 pub mod root;
 pub mod skip;
 

@@ -11,6 +11,7 @@ mod disks;
 mod drops;
 mod help;
 mod late;
+mod nixos;
 mod power;
 mod queue;
 mod state;

@@ -1,10 +1,7 @@
-//! Rows 18 to 21, 39, 43, 51 and 52: units and directories that are missing, masked, failed or changed.
-
-use std::path::Path;
+//! Rows 19 to 21, 39, 43, 51 and 52: units and directories that are missing, masked, failed or changed.
 
 use systemd_tests::Board;
 use systemd_tests::board::{SLOTS, STATE};
-use systemd_tests::skip::skip;
 
 use crate::help::{
     assert_one_try_a_second, attempts, building, is_alive, order, researching, result, starts, wait_idle,
@@ -44,19 +41,6 @@ fn wait_no_alarm(board: &Board) {
         sweep(board);
         alarms(board).is_empty().then_some(())
     });
-}
-
-#[test]
-fn row_18_a_switch_of_a_nixos_host_restarts_no_worker() {
-    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../nixos-module.nix");
-    let Ok(text) = std::fs::read_to_string(&module) else {
-        return skip(
-            "systemd row_18 module",
-            "there is no nixos-module.nix yet whose units could be looked at",
-        );
-    };
-    assert!(text.contains("restartIfChanged = false") && text.contains("stopIfChanged = false"), "{text}");
-    skip("systemd row_18 vm", "a switch in a virtual machine needs nixpkgs and KVM: tests/nix/vm.nix");
 }
 
 #[test]

@@ -1,0 +1,131 @@
+//! Row 18 and what belongs to it: a host of NixOS with the units that its module renders, switched while a run goes on.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use systemd_tests::nixos::{self, BOARDCTL};
+use systemd_tests::skip::skip;
+use systemd_tests::{Board, nixos::host};
+
+use crate::help::{building, is_alive, unit_of};
+
+/// Another package with the same programs, as after an update.
+const NEWER: &str = "services.board-agent.package = pkgs.board-agent // { outPath = pkgs.board-agent.outPath + \"-newer\"; };";
+
+/// Whether this machine can evaluate a host; else it is told.
+fn can_evaluate(id: &str) -> bool {
+    if !nixos::is_there() {
+        skip(id, "needs nix-instantiate: apt-get install nix-bin");
+    }
+    nixos::is_there()
+}
+
+fn program_of(board: &Board, unit: &str) -> String {
+    let pid = board.property(unit, "MainPID");
+    board.sh(&format!("readlink /proc/{pid}/exe"))
+}
+
+#[test]
+fn the_main_loop_runs_on_the_units_that_the_module_renders() {
+    if !can_evaluate("systemd nixos loop") {
+        return;
+    }
+    let host = host("");
+    let board = nixos::start(&host);
+    assert!(!board.path("/usr/bin/boardctl").exists(), "nothing of Debian's package is left");
+    for daemon in ["board-agent-trigger.service", "board-agent-watcher.service"] {
+        assert!(program_of(&board, daemon).starts_with(host.package()), "{daemon}");
+    }
+    // The slots are those of the module; an instance that only the target's wants name is a whole unit.
+    board.assert_paths_active();
+    board.intents(&["ok-eins"]);
+    board.build("ok-eins");
+    let card = board.wait_phase("ok-eins", &["bereit_fuer_deployment"]);
+    let commit = card["check_commit"].as_str().unwrap().to_owned();
+    assert_eq!(board.op("git rev-parse board/ok-eins/1"), commit);
+    assert_eq!(board.move_to("ok-eins", "deployed").status, 200);
+    board.questions(&["ok-zwei"]);
+    board.research("ok-zwei");
+    board.wait_phase("ok-zwei", &["recherche_fertig"]);
+    board.wait_committed();
+    assert_eq!(board.runs(), 3);
+    board.assert_paths_active();
+    // What the configuration needs of the units is there.
+    let said = board.sh(&format!("{BOARDCTL} doctor --language en || true"));
+    let units = said.lines().find(|line| line.contains("what units may do")).unwrap_or(&said);
+    assert!(units.contains("as the configuration needs it"), "{said}");
+}
+
+#[test]
+fn row_18_a_switch_in_mid_run_ends_no_run_and_refuses_nobody_and_the_next_job_is_the_new_one_s() {
+    if !can_evaluate("systemd row_18") {
+        return;
+    }
+    let old = host("");
+    let board = nixos::start(&old);
+    let (unit, agent) = building(&board, "gate-eins");
+    let worker = board.property(&unit, "MainPID");
+    let trigger = board.property("board-agent-trigger.service", "MainPID");
+
+    // Another package, another unit, another configuration, all at once.
+    let new = host(&format!(
+        "{NEWER} services.board-agent.worker.memoryMax = \"7G\"; services.board-agent.slots.read = 3; \
+         services.board-agent.settings.board.language = \"en\";"
+    ));
+    let (stop, answered) = (AtomicBool::new(false), AtomicU32::new(0));
+    let done = std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let answer =
+                        board.send("GET", "/api/board", None).unwrap_or_else(|error| panic!("{error:#}"));
+                    assert_eq!(answer.status, 200, "{}", answer.body);
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let done = nixos::switch(&board, &new);
+        let before = answered.load(Ordering::Relaxed);
+        board.wait("answers", || (answered.load(Ordering::Relaxed) >= before + 20).then_some(()));
+        stop.store(true, Ordering::Relaxed);
+        done
+    });
+    assert!(done.stop.is_empty(), "{done:?}");
+    let mut restarted = done.restart.clone();
+    // The sweep may just have been at work.
+    restarted.retain(|unit| !unit.contains("sweep"));
+    assert_eq!(restarted, ["board-agent-trigger.service", "board-agent-watcher.service"]);
+
+    // The run goes on with the program that it was started with.
+    assert_eq!(board.property(&unit, "MainPID"), worker);
+    assert!(is_alive(agent));
+    assert_eq!(program_of(&board, &unit), format!("{}/bin/board-worker", old.package()));
+    assert_ne!(board.property("board-agent-trigger.service", "MainPID"), trigger);
+    for daemon in ["board-agent-trigger.service", "board-agent-watcher.service"] {
+        assert!(program_of(&board, daemon).starts_with(new.package()), "{daemon}");
+    }
+    assert_eq!(board.property("board-agent-read@3.path", "ActiveState"), "active", "a new slot");
+
+    // The next one is started by the new unit.
+    board.intents(&["gate-zwei"]);
+    board.build("gate-zwei");
+    let other = board.wait("the second agent", || {
+        board.agents().into_iter().map(|process| process.pid).find(|pid| *pid != agent)
+    });
+    let other = unit_of(&board, other);
+    assert_eq!(program_of(&board, &other), format!("{}/bin/board-worker", new.package()));
+    assert_eq!(board.property(&other, "MemoryMax"), (7_u64 << 30).to_string());
+    for card in ["gate-eins", "gate-zwei"] {
+        board.open(card);
+        board.wait_phase(card, &["bereit_fuer_deployment"]);
+    }
+    assert_eq!(board.runs(), 4);
+
+    // The same host once more changes nothing at all.
+    let done = nixos::switch(&board, &new);
+    assert_eq!((done.stop, done.restart), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn row_18_the_same_by_the_switch_of_nixos_itself() {
+    skip("systemd row_18 vm", "a switch in a virtual machine needs nixpkgs and KVM: tests/nix/vm.nix");
+}
