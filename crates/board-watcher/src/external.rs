@@ -225,7 +225,7 @@ fn judge(
             Err(error) => return refuse(Some("produced.build.commit"), error.to_string()),
         };
         let base = Oid::parse(&payload.base_commit).context("the job's base")?;
-        match watcher.worktrees.check_delivered(&build.branch, &base, &commit, &[]) {
+        match watcher.worktrees.check_delivered(&build.branch, &base, &commit) {
             Ok(files) => {
                 ours.produced = Some(Produced::Build(Built {
                     branch: build.branch.clone(),

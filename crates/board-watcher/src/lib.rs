@@ -26,6 +26,7 @@ use board_core::edge::queue::Queue;
 use board_core::edge::queue::recover::OrphanWatch;
 use board_core::edge::reconcile::documents::{self as writing, Desk};
 use board_core::edge::reconcile::queue as publishing;
+use board_core::edge::secrets::Secrets;
 use board_core::edge::settings::Settings;
 use board_core::edge::store::{Store, UpdateError};
 use board_core::edge::waits::{Wait, Waits};
@@ -178,6 +179,7 @@ impl Watcher {
         let git = Git::open(&settings.board.repository, options)?;
         let branch = fix_branch(&store, &git, settings.board.branch.as_deref())?;
         let worktrees = Worktrees::new(&state_dir.join("worktrees"), git.clone())?;
+        let worktrees = worktrees.keeping_out(Secrets::of(&settings));
         let policy = settings.policy();
         Ok(Watcher {
             documents: Documents::new(git, branch),

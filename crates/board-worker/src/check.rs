@@ -21,7 +21,7 @@ use nix::unistd::Pid;
 use uuid::Uuid;
 
 use crate::play::{BUBBLEWRAP, PATH, adapter};
-use crate::runtimes::{CommandSpec, RunSpec};
+use crate::runtimes::RunSpec;
 use crate::sandbox::{Bind, HostRoot, Mode, Network, SandboxPlan, program_binds, resolve_program};
 use crate::words::first_line;
 
@@ -83,7 +83,7 @@ pub fn check(settings: &Settings, name: &str, runtime: &Runtime) -> RuntimeCheck
         sandboxed: settings.sandbox.mode != SandboxMode::None,
     };
     let kept = settings.board.state_dir.join("runtimes").join(name);
-    let login = login(runtime, &adapter(runtime, &spec).command(&spec), &kept);
+    let login = login(runtime, &kept);
     let mut found = RuntimeCheck { program, version: None, login, own_sandbox: None };
     let Ok(program) = &found.program else { return found };
     if runtime.kind == RuntimeKind::Command {
@@ -106,11 +106,11 @@ pub fn check(settings: &Settings, name: &str, runtime: &Runtime) -> RuntimeCheck
     found
 }
 
-fn login(runtime: &Runtime, command: &CommandSpec, kept: &Path) -> Login {
+fn login(runtime: &Runtime, kept: &Path) -> Login {
     if runtime.credential.is_some() {
         return Login::Key;
     }
-    let Some(file) = command.credential_files.first() else { return Login::Unknown };
+    let Some(file) = runtime.kind.login_files().first() else { return Login::Unknown };
     let path = kept.join(file);
     if path.is_file() { Login::There(path) } else { Login::Missing(path) }
 }

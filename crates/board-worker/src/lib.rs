@@ -1,5 +1,6 @@
 //! The oneshot worker: it takes one job from its lane, runs the agent in a sandbox, leaves an outcome.
 pub mod check;
+mod credentials;
 mod leftovers;
 pub mod limits;
 pub mod lines;
@@ -8,7 +9,6 @@ pub mod login;
 mod play;
 pub mod processes;
 pub mod prompts;
-pub mod redact;
 mod roles;
 mod run;
 pub mod runtimes;

@@ -11,11 +11,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use board_core::model::redact::Redactor;
 use board_core::model::time::Timestamp;
 use serde::Serialize;
 
 use crate::limits::MAX_OUTPUT_BYTES;
-use crate::redact::Redactor;
 
 /// Largest log, in bytes. Escaping makes a line longer than it was, so this is a limit of its own.
 pub const MAX_LOG_BYTES: u64 = MAX_OUTPUT_BYTES;

@@ -85,7 +85,7 @@ pub fn login(
         argv,
         env,
         directories: std::iter::once(home.clone()).chain(below).collect(),
-        credential: command.credential_files.first().map(|file| home.join(file)),
+        credential: runtime.kind.login_files().first().map(|file| home.join(file)),
         home,
     })
 }

@@ -1,5 +1,6 @@
 //! One run of an agent: runtime, sandbox, throw-away home, log and progress around the supervisor.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,13 +11,15 @@ use board_core::edge::clock;
 use board_core::edge::files::create_dirs_private;
 use board_core::edge::queue::claim::Slot;
 use board_core::edge::queue::recover::Progress as Shown;
+use board_core::edge::secrets::Secrets;
 use board_core::edge::settings::{EventsFormat, Runtime, RuntimeKind, SandboxMode, SandboxNetwork, Settings};
 use board_core::model::job::Job;
 use board_core::model::outcome::{OUTCOME_SCHEMA, Outcome, RunResult, Usage, cut_sentence};
+use board_core::model::redact::Redactor;
 
+use crate::credentials::Credentials;
 use crate::limits::{DISK_CHECK_EVERY, MAX_LINE_BYTES, MAX_OUTPUT_BYTES, OwnReason, RunLimits};
 use crate::log::{MAX_LOG_BYTES, RunLog};
-use crate::redact::Redactor;
 use crate::runtimes::acp::Acp;
 use crate::runtimes::claude::Claude;
 use crate::runtimes::codex::Codex;
@@ -70,8 +73,8 @@ pub(crate) struct Played {
     pub(crate) reading: Reading,
     /// The outcome so far: result, sentence, times and consumption.
     pub(crate) outcome: Outcome,
-    /// Secrets that must not come out.
-    pub(crate) secrets: Vec<String>,
+    /// Takes out what must not come out; the reading and the outcome are clean already.
+    pub(crate) redactor: Redactor,
 }
 
 impl Stage<'_> {
@@ -98,12 +101,16 @@ impl Stage<'_> {
             Ok(found) => found,
             Err(sentence) => return Ok(self.refused(job, RunResult::Failed, sentence)),
         };
-        let secrets = match self.secrets(runtime) {
-            Ok(secrets) => secrets,
+        let key = match self.key(runtime) {
+            Ok(key) => key,
             Err(sentence) => return Ok(self.refused(job, RunResult::Unavailable, sentence)),
         };
         let home = self.directory.join("home");
         self.make_home(&home, &profile.runtime)?;
+        let mut secrets = Secrets::of(self.settings).read();
+        secrets.extend(key.clone());
+        let files = runtime.kind.login_files();
+        let credentials = Credentials::of(&home, self.state_dir(), &profile.runtime, files);
         let mut plan = SandboxPlan {
             mode: match self.settings.sandbox.mode {
                 SandboxMode::None => Mode::None,
@@ -182,7 +189,7 @@ impl Stage<'_> {
         let mut argv: Vec<OsString> = vec![program.into_os_string()];
         argv.extend(arguments.iter().map(OsString::from));
         let argv = plan.command_line(&argv);
-        let env = self.environment(job, view, &command.env, runtime, &secrets, &plan);
+        let env = self.environment(job, view, &command.env, runtime, key, &plan);
 
         let log_name = format!("{}.jsonl", job.reference());
         let log_path = self.state_dir().join("logs").join(&log_name);
@@ -211,7 +218,11 @@ impl Stage<'_> {
         if let Err((path, error)) = log.finish() {
             tracing::warn!("{}: {error}; the log is not whole", path.display());
         }
-        let reading = adapter.reading(ended.exit);
+        if !ended.exit.was_killed() {
+            secrets.extend(credentials.bring_back(&plan.home));
+        }
+        let redactor = Redactor::new(&secrets);
+        let reading = cleaned(adapter.reading(ended.exit), &redactor);
         let mut conclusion =
             if reading.final_message.is_none() && ended.own.is_none() && says_not_startable(ended.exit) {
                 not_startable(&spec, &ended.last_stderr, self.language())
@@ -226,7 +237,7 @@ impl Stage<'_> {
         outcome.runtime = Some(profile.runtime.clone());
         outcome.model = reading.model.clone().or_else(|| profile.model.clone());
         outcome.log = Some(log_name);
-        Ok(Played { conclusion, reading, outcome, secrets })
+        Ok(Played { conclusion, reading, outcome, redactor })
     }
 
     fn runtime(&self, job: &Job) -> Result<(&board_core::edge::settings::Profile, &Runtime), String> {
@@ -249,24 +260,19 @@ impl Stage<'_> {
         Ok((profile, runtime))
     }
 
-    /// What must come out nowhere: the runtime's key and the board's own token.
-    fn secrets(&self, runtime: &Runtime) -> Result<Vec<String>, String> {
-        let mut secrets = Vec::new();
-        if let Some(credential) = &runtime.credential {
-            if !self.settings.sandbox.allow_api_keys {
-                return Err(pick(
-                    self.language(),
-                    "Ein Schlüssel ist konfiguriert, aber sandbox.allow_api_keys ist nicht gesetzt",
-                    "A key is configured, but sandbox.allow_api_keys is not set",
-                ));
-            }
-            let key = std::fs::read_to_string(&credential.file)
-                .map_err(|error| format!("{}: {error}", credential.file.display()))?;
-            secrets.push(key.trim().to_owned());
+    /// The runtime's key, if one is configured and allowed.
+    fn key(&self, runtime: &Runtime) -> Result<Option<String>, String> {
+        let Some(credential) = &runtime.credential else { return Ok(None) };
+        if !self.settings.sandbox.allow_api_keys {
+            return Err(pick(
+                self.language(),
+                "Ein Schlüssel ist konfiguriert, aber sandbox.allow_api_keys ist nicht gesetzt",
+                "A key is configured, but sandbox.allow_api_keys is not set",
+            ));
         }
-        let token = self.state_dir().join("open.token");
-        secrets.extend(std::fs::read_to_string(token).ok().map(|token| token.trim().to_owned()));
-        Ok(secrets)
+        let key = std::fs::read_to_string(&credential.file)
+            .map_err(|error| format!("{}: {error}", credential.file.display()))?;
+        Ok(Some(key.trim().to_owned()))
     }
 
     /// A throw-away home with what the runtime keeps (login, settings).
@@ -285,7 +291,7 @@ impl Stage<'_> {
         view: &View,
         of_runtime: &[(String, String)],
         runtime: &Runtime,
-        secrets: &[String],
+        key: Option<String>,
         plan: &SandboxPlan,
     ) -> Vec<(String, String)> {
         let home = plan.home_seen().to_string_lossy().into_owned();
@@ -304,8 +310,8 @@ impl Stage<'_> {
             ("BOARD_JOB_TYPE".to_owned(), job.kind.id().to_owned()),
         ]);
         env.extend(view.env.iter().cloned());
-        if let (Some(credential), Some(key)) = (&runtime.credential, secrets.first()) {
-            env.push((credential.env.clone(), key.clone()));
+        if let (Some(credential), Some(key)) = (&runtime.credential, key) {
+            env.push((credential.env.clone(), key));
         }
         env
     }
@@ -389,9 +395,25 @@ impl Stage<'_> {
             conclusion: Conclusion { result, sentence, retry_after: None },
             reading: Reading::default(),
             outcome,
-            secrets: Vec::new(),
+            redactor: Secrets::of(self.settings).redactor(),
         }
     }
+}
+
+/// What an agent said, without known secrets: everything that is kept of it is made of this.
+fn cleaned(mut reading: Reading, redactor: &Redactor) -> Reading {
+    let clean = |text: &mut String| {
+        if let Cow::Owned(clean) = redactor.clean(text) {
+            *text = clean;
+        }
+    };
+    let Reading { final_message, failure, last_error, model, .. } = &mut reading;
+    let failed = failure.as_mut().map(|failure| &mut failure.message);
+    [final_message.as_mut(), failed, last_error.as_mut(), model.as_mut()]
+        .into_iter()
+        .flatten()
+        .for_each(clean);
+    reading
 }
 
 /// The lock file of a slot's sandbox.

@@ -290,6 +290,11 @@ pub fn repository_lock(state_dir: &Path, hash: &str) -> PathBuf {
     state_dir.join(format!("locks/repo-{hash}.lock"))
 }
 
+/// The lock of a runtime's login.
+pub fn credential_lock(state_dir: &Path, runtime: &str) -> PathBuf {
+    state_dir.join(format!("locks/login-{runtime}.lock"))
+}
+
 /// The lock of `state.json`.
 pub fn state_lock(state_dir: &Path) -> PathBuf {
     state_dir.join("state.lock")

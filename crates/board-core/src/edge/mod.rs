@@ -13,6 +13,7 @@ pub mod lock;
 pub mod orders;
 pub mod queue;
 pub mod reconcile;
+pub mod secrets;
 pub mod settings;
 pub mod space;
 pub mod store;

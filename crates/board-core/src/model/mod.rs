@@ -19,6 +19,7 @@ pub mod pending;
 pub mod phase;
 pub mod profile;
 pub mod record;
+pub mod redact;
 pub mod slug;
 pub mod synthesis;
 pub mod time;

@@ -1,10 +1,13 @@
 //! The builder: a worktree of its own, and one check commit by the wrapper of what it left there.
 
+use std::path::PathBuf;
+
 use anyhow::Context as _;
 use board_core::edge::settings::Settings;
 use board_core::edge::worktree::{CheckCommitRequest, CheckRefusal, Worktree};
 use board_core::model::job::{BuilderPayload, Job, Payload};
 use board_core::model::outcome::{Built, Outcome, Produced, RunResult, SavedWork, cut_sentence};
+use board_core::model::redact::Redactor;
 use minijinja::{Value, context};
 
 use super::{Repository, document, oid};
@@ -61,12 +64,11 @@ fn finish(
     if played.conclusion.result == RunResult::Succeeded {
         let summary = played.reading.final_message.unwrap_or_default();
         let (card, id) = (job.card_id.to_string(), job.reference().to_string());
-        let secrets: Vec<&str> = played.secrets.iter().map(String::as_str).collect();
         let request = CheckCommitRequest {
             base: &base,
             summary: &summary,
             trailers: &[("Board-Card", &card), ("Board-Job", &id), ("Board-Profile", &job.profile)],
-            secrets: &secrets,
+            secrets: &played.redactor,
             saved_ref: &saved_ref(job),
         };
         match repository.worktrees.check_commit(worktree, &request) {
@@ -88,7 +90,7 @@ fn finish(
                     commit: commit.oid.to_string(),
                     files_changed: u32::try_from(commit.files_changed).unwrap_or(u32::MAX),
                     summary: cut_sentence(summary),
-                    put_back: commit.reverted.iter().map(|path| path.display().to_string()).collect(),
+                    put_back: named(&commit.reverted, &played.redactor),
                 }));
                 return Ok(outcome);
             }
@@ -103,6 +105,8 @@ fn finish(
             }
             Err(refusal) => {
                 outcome.result = RunResult::Failed;
+                // It names files, and an agent names them.
+                let refusal = played.redactor.clean(&refusal.to_string()).into_owned();
                 outcome.sentence = cut_sentence(pick(
                     stage.language(),
                     format!("Kein Prüf-Commit: {refusal}"),
@@ -113,6 +117,11 @@ fn finish(
     }
     outcome.saved = Some(save(repository, worktree, job, payload)?);
     Ok(outcome)
+}
+
+/// Paths as they are told: an agent names them.
+fn named(paths: &[PathBuf], redactor: &Redactor) -> Vec<String> {
+    paths.iter().map(|path| redactor.clean(&path.display().to_string()).into_owned()).collect()
 }
 
 /// Keeps what a build left under its ref. The worktree stays.

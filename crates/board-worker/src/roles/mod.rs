@@ -5,6 +5,7 @@ mod reader;
 
 use board_core::edge::git::{Git, GitError, GitOptions, Identity, Oid, repo_lock_name};
 use board_core::edge::lock::{Lock, LockClass, repository_lock};
+use board_core::edge::secrets::Secrets;
 use board_core::edge::settings::Settings;
 use board_core::edge::worktree::Worktrees;
 use board_core::model::job::{DocumentText, Job, JobType};
@@ -35,6 +36,7 @@ impl Repository {
             },
         )?;
         let worktrees = Worktrees::new(&state_dir.join("worktrees"), git.clone())?;
+        let worktrees = worktrees.keeping_out(Secrets::of(settings));
         Ok(Repository { git, worktrees, state_dir })
     }
 

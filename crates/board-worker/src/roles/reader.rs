@@ -50,6 +50,7 @@ pub(super) fn play(stage: &Stage<'_>, job: &Job) -> anyhow::Result<Outcome> {
     let played = stage.play(job, &view, &prompt)?;
     let mut outcome = played.outcome;
     if let Some(list) = changed(&before, &tree_fingerprint(&directory)?) {
+        let list = played.redactor.clean(&list);
         outcome.result = RunResult::Failed;
         outcome.sentence = cut_sentence(pick(
             stage.language(),

@@ -25,9 +25,6 @@ const OWN_LIMITS: [&str; 2] = ["error_max_turns", "error_max_budget_usd"];
 /// memory stays flat whatever is printed.
 const MAX_IDS: usize = 4_096;
 
-/// Where claude keeps its login, below the home.
-const CREDENTIALS: &str = ".claude/.credentials.json";
-
 /// Reads the events of claude.
 #[derive(Debug, Default)]
 pub struct Claude {
@@ -137,13 +134,7 @@ impl Adapter for Claude {
         ] {
             env.push((name.to_owned(), "1".to_owned()));
         }
-        CommandSpec {
-            argv,
-            env,
-            home_directories: vec![".claude"],
-            credential_files: vec![CREDENTIALS],
-            ..CommandSpec::default()
-        }
+        CommandSpec { argv, env, home_directories: vec![".claude"], ..CommandSpec::default() }
     }
 
     fn event(&mut self, line: &[u8]) -> Vec<Event> {

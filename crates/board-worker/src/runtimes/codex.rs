@@ -18,9 +18,6 @@ use super::{Adapter, CommandSpec, Event, ExitInfo, Reading, RunSpec, Tail, activ
 /// Item types that are no iteration: a warning, a thought, a plan.
 const NOT_COUNTED: [&str; 3] = ["error", "reasoning", "todo_list"];
 
-/// Where codex keeps its login, below the home.
-const AUTH_FILE: &str = ".codex/auth.json";
-
 /// Reads the events of codex.
 #[derive(Debug, Default)]
 pub struct Codex {
@@ -131,13 +128,7 @@ impl Adapter for Codex {
         argv.push("-".to_owned());
         let mut env = run.env.clone();
         env.push(("CODEX_HOME".to_owned(), run.home.join(".codex").display().to_string()));
-        CommandSpec {
-            argv,
-            env,
-            home_directories: vec![".codex"],
-            credential_files: vec![AUTH_FILE],
-            ..CommandSpec::default()
-        }
+        CommandSpec { argv, env, home_directories: vec![".codex"], ..CommandSpec::default() }
     }
 
     fn event(&mut self, line: &[u8]) -> Vec<Event> {
@@ -365,7 +356,6 @@ mod tests {
         assert!(builder.argv.windows(2).any(|pair| pair == ["-s", "workspace-write"]));
         assert_eq!(builder.argv.last().map(String::as_str), Some("-"));
         assert!(builder.env.contains(&("CODEX_HOME".into(), "/home/agent/.codex".into())));
-        assert_eq!(builder.credential_files, [".codex/auth.json"]);
         let reviewer = Codex::default().command(&spec(RoleName::Reviewer));
         assert!(reviewer.argv.windows(2).any(|pair| pair == ["-s", "danger-full-access"]));
         assert!(reviewer.argv.iter().any(|arg| arg == "project_doc_max_bytes=0"));

@@ -28,7 +28,8 @@ impl ExitInfo {
         ExitInfo { code: Some(code), signal: None, out_of_memory: false }
     }
 
-    fn was_killed(self) -> bool {
+    /// Whether it ended by SIGKILL, which gave it no time to finish what it wrote.
+    pub(crate) fn was_killed(self) -> bool {
         const SIGKILL: i32 = 9;
         self.signal == Some(SIGKILL) || self.code == Some(128 + SIGKILL)
     }

@@ -21,9 +21,6 @@ const OWN_LIMIT_EXIT: i32 = 53;
 /// Settings above all others, below the home.
 const SETTINGS: &str = ".gemini/board-agent.json";
 
-/// Where gemini keeps its login, below the home.
-const CREDENTIALS: [&str; 2] = [".gemini/oauth_creds.json", ".gemini/google_accounts.json"];
-
 /// Reads the events of gemini.
 #[derive(Debug, Default)]
 pub struct Gemini {
@@ -96,7 +93,6 @@ impl Adapter for Gemini {
             env,
             home_directories: vec![".gemini"],
             home_files: vec![(SETTINGS, settings(run.role).to_string())],
-            credential_files: CREDENTIALS.to_vec(),
         }
     }
 

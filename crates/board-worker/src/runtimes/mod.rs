@@ -70,8 +70,6 @@ pub struct CommandSpec {
     pub home_directories: Vec<&'static str>,
     /// Files below the home that are written before it starts, over what is there.
     pub home_files: Vec<(&'static str, String)>,
-    /// Files below the home that come back to the runtime's own home after a run, if they parse as JSON.
-    pub credential_files: Vec<&'static str>,
 }
 
 /// What a line of output means.

@@ -16,9 +16,6 @@ use super::{Adapter, CommandSpec, Event, ExitInfo, Reading, RunSpec, Tail, activ
 /// Its configuration as an environment variable, which counts above every file.
 const CONFIG: &str = "OPENCODE_CONFIG_CONTENT";
 
-/// Where opencode keeps its login, below the home.
-const CREDENTIALS: &str = ".local/share/opencode/auth.json";
-
 /// Reads the events of opencode.
 #[derive(Debug, Default)]
 pub struct Opencode {
@@ -121,7 +118,6 @@ impl Adapter for Opencode {
             argv,
             env,
             home_directories: vec![".local/share/opencode", ".config/opencode"],
-            credential_files: vec![CREDENTIALS],
             ..CommandSpec::default()
         }
     }

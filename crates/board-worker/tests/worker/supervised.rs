@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use board_core::model::redact::Redactor;
 use board_worker::limits::{MAX_LINE_BYTES, MAX_OUTPUT_BYTES, OwnReason, RunLimits};
 use board_worker::log::{MAX_LOG_BYTES, RunLog};
-use board_worker::redact::Redactor;
 use board_worker::runtimes::codex::Codex;
 use board_worker::runtimes::command::Text;
 use board_worker::runtimes::{Adapter, Reading};

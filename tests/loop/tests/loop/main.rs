@@ -10,6 +10,7 @@ mod drops;
 mod ends;
 mod fanout;
 mod prompts;
+mod secrets;
 mod state;
 mod texts;
 mod whole;

@@ -88,7 +88,7 @@ pub struct Git {
     /// The directory that all linked worktrees share.
     common_dir: PathBuf,
     /// Digits of an object name: 40 or 64.
-    digits: usize,
+    pub(in crate::edge) digits: usize,
     /// Names of configured merge drivers, which must not run.
     merge_drivers: Vec<String>,
 }

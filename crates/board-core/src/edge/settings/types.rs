@@ -326,6 +326,18 @@ impl RuntimeKind {
     pub const ALL: [Self; 6] =
         [Self::Codex, Self::Claude, Self::Acp, Self::Command, Self::Opencode, Self::Gemini];
 
+    /// The files below its home in which a runtime keeps its login, JSON all of them; the first tells whether there is
+    /// one. None where that is the program's own business.
+    pub fn login_files(self) -> &'static [&'static str] {
+        match self {
+            Self::Codex => &[".codex/auth.json"],
+            Self::Claude => &[".claude/.credentials.json"],
+            Self::Opencode => &[".local/share/opencode/auth.json"],
+            Self::Gemini => &[".gemini/oauth_creds.json", ".gemini/google_accounts.json"],
+            Self::Acp | Self::Command => &[],
+        }
+    }
+
     /// The id, as in the file.
     pub fn id(self) -> &'static str {
         match self {

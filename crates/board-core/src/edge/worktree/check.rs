@@ -1,6 +1,7 @@
 //! The check commit: what an agent left, committed by us after it passed the limits. And the saved commit: what
 //! an agent left at any other end, kept whatever it is.
 use std::{
+    collections::HashSet,
     fmt::Write,
     path::{Path, PathBuf},
 };
@@ -12,6 +13,7 @@ use super::{
     snapshot::{Change, Now, Planted, Snapshot},
 };
 use crate::edge::git::{DiffEntry, GitError, Objects, Oid, parse_diff, understood};
+use crate::model::redact::Redactor;
 
 /// Directories that belong to the board; what an agent changed there is put back to the base commit.
 pub const PUT_BACK: [&str; 3] = ["docs/board", "docs/review", "docs/research-report"];
@@ -20,6 +22,8 @@ pub const PUT_BACK: [&str; 3] = ["docs/board", "docs/review", "docs/research-rep
 pub(super) const MAX_NAMED: usize = 50;
 /// Longest summary in a message, in bytes; the rest is cut.
 const MAX_SUMMARY: usize = 16 << 10;
+/// Largest file that a saved commit is searched for secrets, in bytes.
+const MAX_SCANNED: usize = 64 << 20;
 /// Most bytes of a list of differences.
 const DIFF_LIMIT: usize = 256 << 20;
 
@@ -51,9 +55,8 @@ pub struct CheckCommitRequest<'a> {
     pub summary: &'a str,
     /// Trailers, name and value, in order.
     pub trailers: &'a [(&'a str, &'a str)],
-    /// Known secrets, which must be neither in a file, nor in its name, nor in the message. Empty ones are passed
-    /// over.
-    pub secrets: &'a [&'a str],
+    /// Known secrets, which must be neither in a file, nor in its name, nor in the message.
+    pub secrets: &'a Redactor,
     /// The ref that keeps what is put back, `refs/board/saved/<job>.<attempt>`; set only if something is.
     pub saved_ref: &'a str,
 }
@@ -161,7 +164,7 @@ impl Worktrees {
             return Err(CheckRefusal::NoChange { reverted: reverted_paths });
         }
         let message = message_of(request);
-        if request.secrets.iter().any(|secret| contains(message.as_bytes(), secret)) {
+        if request.secrets.finds(message.as_bytes()) {
             return Err(CheckRefusal::SecretInMessage);
         }
         let entries = self.differences(&base_tree, &tree)?;
@@ -185,8 +188,8 @@ impl Worktrees {
         Ok(CheckCommit { oid, files_changed: entries.len(), reverted: reverted_paths })
     }
 
-    /// Keeps what is in a worktree on a ref, with the files of repositories that were planted inside. `None` if
-    /// there is nothing that the branch does not have already.
+    /// Keeps what is in a worktree on a ref, with the files of repositories that were planted inside and without
+    /// known secrets. `None` if there is nothing that the branch does not have already.
     ///
     /// Once more for the same ref gives the same commit, or one that has the earlier as a parent.
     ///
@@ -204,7 +207,7 @@ impl Worktrees {
         let place = self.registered(worktree)?.place();
         let tip = self.tip_from(worktree, base)?;
         let snapshot = Snapshot::take(git, &place, base, Planted::TakeFiles, self.limits.entries)?;
-        let tree = snapshot.tree(|_| true)?;
+        let tree = self.clean_tree(&snapshot, base, &self.secrets.redactor())?;
         if tree == git.tree_of(&tip)? {
             return Ok(None);
         }
@@ -236,9 +239,47 @@ impl Worktrees {
         commit: &Oid,
         request: &CheckCommitRequest<'_>,
     ) -> Result<(), GitError> {
-        let whole = snapshot.tree(|_| true)?;
+        let whole = self.clean_tree(snapshot, request.base, request.secrets)?;
         let message = "board: changes below the board's directories, put back by the check commit\n";
         self.keep(&whole, commit, request.saved_ref, message).map(drop)
+    }
+
+    /// The tree of all that was left, with known secrets replaced. A file whose name holds one is left out, and one of
+    /// more than [`MAX_SCANNED`] bytes is kept as it is.
+    pub(super) fn clean_tree(
+        &self,
+        snapshot: &Snapshot<'_>,
+        base: &Oid,
+        secrets: &Redactor,
+    ) -> Result<Oid, GitError> {
+        let tree = snapshot.tree(|_| true)?;
+        if secrets.is_empty() {
+            return Ok(tree);
+        }
+        let large: HashSet<&Path> = snapshot
+            .changes
+            .iter()
+            .filter(|change| size_of(change) > MAX_SCANNED as u64)
+            .map(|change| change.path.as_path())
+            .collect();
+        // A change of the encoding may make an object some times as large as its file.
+        let mut objects = Objects::open(&self.git, MAX_SCANNED.saturating_mul(4))?;
+        let mut replaced = Vec::new();
+        for entry in self.differences(&self.git.tree_of(base)?, &tree)? {
+            let is_file = entry.mode != "000000" && entry.mode != "160000";
+            if !is_file || large.contains(entry.path.as_path()) {
+                continue;
+            }
+            if secrets.finds(entry.path.as_os_str().as_encoded_bytes()) {
+                replaced.push((entry.path, None));
+            } else if let Some(object) = objects.object(entry.oid.as_str())?
+                && let Some(clean) = secrets.clean_bytes(&object.bytes)
+            {
+                replaced.push((entry.path, Some((entry.mode, self.git.store_blob(&clean)?))));
+            }
+        }
+        objects.finish()?;
+        if replaced.is_empty() { Ok(tree) } else { snapshot.replace(&replaced) }
     }
 
     /// Points a ref at a commit of a tree, without losing what the ref has.
@@ -273,7 +314,11 @@ impl Worktrees {
     }
 
     /// Looks at the objects that would be committed, not at the files: attributes may make them differ.
-    pub(super) fn check_content(&self, entries: &[DiffEntry], secrets: &[&str]) -> Result<(), CheckRefusal> {
+    pub(super) fn check_content(
+        &self,
+        entries: &[DiffEntry],
+        secrets: &Redactor,
+    ) -> Result<(), CheckRefusal> {
         let modules = entries.iter().filter(|entry| entry.mode == "160000").map(|entry| entry.path.clone());
         let modules: Vec<PathBuf> = modules.take(MAX_NAMED).collect();
         if !modules.is_empty() {
@@ -285,11 +330,10 @@ impl Worktrees {
         let mut files = Vec::new();
         for entry in entries {
             let name = entry.path.as_os_str().as_encoded_bytes();
-            let mut found = secrets.iter().any(|secret| contains(name, secret));
+            let mut found = secrets.finds(name);
             if entry.mode != "000000" && !found {
                 let object = objects.object(entry.oid.as_str())?;
-                found =
-                    object.is_some_and(|object| secrets.iter().any(|secret| contains(&object.bytes, secret)));
+                found = object.is_some_and(|object| secrets.finds(&object.bytes));
             }
             if found {
                 files.push(entry.path.clone());
@@ -306,12 +350,15 @@ pub(super) fn is_put_back(path: &Path) -> bool {
 }
 
 fn check_limits(changes: &[Change], limits: &CheckLimits) -> Result<(), CheckRefusal> {
-    let size = |change: &Change| match change.now {
+    let sizes = changes.iter().map(|change| (change.path.clone(), size_of(change))).collect();
+    check_sizes(changes.len(), sizes, limits)
+}
+
+fn size_of(change: &Change) -> u64 {
+    match change.now {
         Now::Gone => 0,
         Now::There(size) => size,
-    };
-    let sizes = changes.iter().map(|change| (change.path.clone(), size(change))).collect();
-    check_sizes(changes.len(), sizes, limits)
+    }
 }
 
 /// Whether so many changed files of these sizes are within the limits.
@@ -356,19 +403,6 @@ fn message_of(request: &CheckCommitRequest<'_>) -> String {
     message
 }
 
-fn contains(haystack: &[u8], secret: &str) -> bool {
-    let secret = secret.as_bytes();
-    let Some(first) = secret.first() else { return false };
-    let mut rest = haystack;
-    while let Some(position) = rest.iter().position(|byte| byte == first) {
-        if rest[position..].starts_with(secret) {
-            return true;
-        }
-        rest = &rest[position + 1..];
-    }
-    false
-}
-
 pub(super) fn named(paths: &[PathBuf]) -> String {
     super::list(paths)
 }
@@ -388,7 +422,7 @@ mod tests {
             base: &base,
             summary: "subject\r\n\nBoard-Job: forged\u{1b}[2J\n\n",
             trailers: &[("Board-Job", "real\nBoard-Card: x"), ("Board-Card", "a")],
-            secrets: &[],
+            secrets: &Redactor::default(),
             saved_ref: "refs/board/saved/x.1",
         };
         let expected = "subject\n\nBoard-Job: forged[2J\n\nBoard-Job: real Board-Card: x\nBoard-Card: a\n";
@@ -404,16 +438,6 @@ mod tests {
         let umlauts = format!("x{}", "ü".repeat(MAX_SUMMARY));
         let cut = CheckCommitRequest { summary: &umlauts, trailers: &[], ..request };
         assert_eq!(message_of(&cut).trim_end().len(), MAX_SUMMARY - 1);
-    }
-
-    #[test]
-    fn a_secret_is_found_anywhere_and_an_empty_one_nowhere() {
-        for (text, found) in
-            [("key=sk-12", true), ("sk-12", true), ("ssk-12x", true), ("sk-1", false), ("", false)]
-        {
-            assert_eq!(contains(text.as_bytes(), "sk-12"), found, "{text}");
-        }
-        assert!(!contains(b"anything", ""));
     }
 
     #[test]

@@ -3,6 +3,8 @@ use std::{os::unix::fs::PermissionsExt, path::Path};
 
 use super::*;
 use crate::edge::git::testing::Fixture;
+use crate::edge::secrets::Secrets;
+use crate::model::redact::Redactor;
 
 const SAVED: &str = "refs/board/saved/0b.1";
 
@@ -47,7 +49,7 @@ impl Build {
         std::fs::remove_file(self.worktree.path.join(path)).unwrap();
     }
 
-    fn check_with(&self, summary: &str, secrets: &[&str]) -> Result<CheckCommit, CheckRefusal> {
+    fn check_with(&self, summary: &str, secrets: &Redactor) -> Result<CheckCommit, CheckRefusal> {
         let trailers = [("Board-Card", "a-card"), ("Board-Job", "0b")];
         let request =
             CheckCommitRequest { base: &self.base, summary, trailers: &trailers, secrets, saved_ref: SAVED };
@@ -55,7 +57,7 @@ impl Build {
     }
 
     fn check(&self) -> Result<CheckCommit, CheckRefusal> {
-        self.check_with("work done", &["sk-secret-1"])
+        self.check_with("work done", &Redactor::new(["sk-secret-1"]))
     }
 
     fn save(&self) -> Option<Oid> {
@@ -302,10 +304,47 @@ fn a_known_secret_in_a_file_a_name_or_the_message_is_refused() {
     assert!(matches!(build.check(), Err(CheckRefusal::SecretInFile { .. })));
     build.remove("link");
     assert!(matches!(
-        build.check_with("used sk-secret-1", &["sk-secret-1"]),
+        build.check_with("used sk-secret-1", &Redactor::new(["sk-secret-1"])),
         Err(CheckRefusal::SecretInMessage)
     ));
-    build.check_with("fine", &["sk-secret-1", ""]).unwrap();
+    build.check_with("fine", &Redactor::new(["sk-secret-1", ""])).unwrap();
+}
+
+#[test]
+fn a_saved_commit_has_everything_but_known_secrets_and_counts_as_all_of_the_work() {
+    let mut build = Build::with(&[("old", "old\n")]);
+    let key = build.fixture.dir().join("key");
+    std::fs::write(&key, "sk-secret-1\n").unwrap();
+    build.worktrees = build.worktrees.clone().keeping_out(Secrets::of_key(key));
+    build.write("old", "key = sk-secret-1\n");
+    build.write("docs/board/x.yaml", "sk-secret-1\n");
+    build.write("binary", b"\xff sk-secret-1 \x00");
+    build.write("fine", "sk-secret\n");
+    build.write("sk-secret-1.txt", "x");
+    std::os::unix::fs::symlink("sk-secret-1", build.worktree.path.join("link")).unwrap();
+    let saved = build.save().unwrap();
+    let files = build.files_of(&saved);
+    assert!(
+        files.iter().any(|file| file == "fine") && !files.iter().any(|file| file.contains("sk-secret-1"))
+    );
+    let show = |path: &str| build.fixture.run(&["show", &format!("{saved}:{path}")]);
+    assert_eq!((show("old").as_str(), show("link").as_str()), ("key = [entfernt]", "[entfernt]"));
+    assert_eq!(show("docs/board/x.yaml"), "[entfernt]");
+    let all = build.fixture.run(&["log", "-p", "-a", "--binary", "--format=%B", "--all"]);
+    assert!(!all.contains("sk-secret-1") && all.contains("+sk-secret"), "{all}");
+    // The file itself is as the agent left it, and its worktree can be given up.
+    assert_eq!(std::fs::read_to_string(build.worktree.path.join("old")).unwrap(), "key = sk-secret-1\n");
+    assert_eq!(build.save(), Some(saved));
+    build.worktrees.remove(&build.worktree, &build.base, &[SAVED]).unwrap();
+}
+
+#[test]
+fn what_is_put_back_is_kept_without_known_secrets() {
+    let build = Build::new();
+    build.write("README", "two\n");
+    build.write("docs/board/x.yaml", "sk-secret-1\n");
+    build.check().unwrap();
+    assert_eq!(build.fixture.run(&["show", &format!("{SAVED}:docs/board/x.yaml")]), "[entfernt]");
 }
 
 #[test]
@@ -389,8 +428,13 @@ fn a_worktree_on_another_branch_or_from_another_base_is_refused() {
     build.fixture.run(&["commit", "-q", "--allow-empty", "-m", "later"]);
     let later = build.worktrees.git().branch_tip("main").unwrap().unwrap();
     build.write("work", "x\n");
-    let request =
-        CheckCommitRequest { base: &later, summary: "x", trailers: &[], secrets: &[], saved_ref: SAVED };
+    let request = CheckCommitRequest {
+        base: &later,
+        summary: "x",
+        trailers: &[],
+        secrets: &Redactor::default(),
+        saved_ref: SAVED,
+    };
     let refusal = build.worktrees.check_commit(&build.worktree, &request).unwrap_err();
     assert!(matches!(refusal, CheckRefusal::Worktree(WorktreeError::WrongBranch { .. })));
     build.fixture.run_in(&build.worktree.path, &["checkout", "-q", "-b", "elsewhere"]);

@@ -66,13 +66,7 @@ impl Worktrees {
     ///
     /// # Errors
     /// See [`DeliveryRefusal`].
-    pub fn check_delivered(
-        &self,
-        branch: &str,
-        base: &Oid,
-        commit: &Oid,
-        secrets: &[&str],
-    ) -> Result<usize, DeliveryRefusal> {
+    pub fn check_delivered(&self, branch: &str, base: &Oid, commit: &Oid) -> Result<usize, DeliveryRefusal> {
         let git = &self.git;
         if !git.commit_exists(commit)? {
             return Err(DeliveryRefusal::NoCommit { commit: commit.clone() });
@@ -115,7 +109,7 @@ impl Worktrees {
         let sizes = answer.lines().map(|line| line.trim().parse().unwrap_or(u64::MAX));
         let sized: Vec<(PathBuf, u64)> = there.iter().map(|entry| entry.path.clone()).zip(sizes).collect();
         check_sizes(entries.len(), sized, &self.limits)?;
-        self.check_content(&entries, secrets)?;
+        self.check_content(&entries, &self.secrets.redactor())?;
         git.sync()?;
         Ok(entries.len())
     }

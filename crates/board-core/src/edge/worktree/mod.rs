@@ -20,6 +20,7 @@ use std::{
 use thiserror::Error;
 
 use super::git::{Checkout, Git, GitError, Head, Oid, Place, at, work_tree_of};
+use super::secrets::Secrets;
 use crate::model::slug::Slug;
 
 mod check;
@@ -52,6 +53,7 @@ pub struct Worktrees {
     root: PathBuf,
     git: Git,
     limits: CheckLimits,
+    secrets: Secrets,
 }
 
 /// The worktree of one build: `<root>/<slug>-<n>` on branch `board/<slug>/<n>`.
@@ -151,13 +153,19 @@ impl Worktrees {
         std::fs::create_dir_all(root).map_err(at(root))?;
         // git lists worktrees by their real path.
         let root = root.canonicalize().map_err(at(root))?;
-        Ok(Self { root, git, limits: CheckLimits::default() })
+        Ok(Self { root, git, limits: CheckLimits::default(), secrets: Secrets::default() })
     }
 
     /// With other limits than the default ones.
     #[must_use]
     pub fn with_limits(self, limits: CheckLimits) -> Self {
         Self { limits, ..self }
+    }
+
+    /// With secrets that no saved commit may hold.
+    #[must_use]
+    pub fn keeping_out(self, secrets: Secrets) -> Self {
+        Self { secrets, ..self }
     }
 
     /// The directory that holds them.

@@ -54,13 +54,18 @@ impl Worktrees {
             let snapshot = Snapshot::take(&self.git, &place, base, Planted::TakeFiles, self.limits.entries)?;
             let tree = snapshot.tree(|_| true)?;
             let branch = format!("refs/heads/{}", worktree.branch);
-            let mut is_kept = false;
-            for name in std::iter::once(branch.as_str()).chain(kept.iter().copied()) {
-                if let Some(tip) = self.git.ref_tip(name)? {
-                    is_kept = is_kept || self.git.tree_of(&tip)? == tree;
+            let is_kept = |tree: &Oid| -> Result<bool, GitError> {
+                for name in std::iter::once(branch.as_str()).chain(kept.iter().copied()) {
+                    if let Some(tip) = self.git.ref_tip(name)?
+                        && self.git.tree_of(&tip)? == *tree
+                    {
+                        return Ok(true);
+                    }
                 }
-            }
-            if !is_kept {
+                Ok(false)
+            };
+            // Saved work has no secrets, so a tree with some is never kept as it is.
+            if !is_kept(&tree)? && !is_kept(&self.clean_tree(&snapshot, base, &self.secrets.redactor())?)? {
                 return Err(WorktreeError::NotKept { path: worktree.path.clone() });
             }
         }

@@ -139,6 +139,25 @@ impl<'a> Snapshot<'a> {
         understood(self.git, "git write-tree", parse_oid(&output))
     }
 
+    /// The tree with other objects, with their modes, in the place of files, or without them. The index is as before.
+    pub(super) fn replace(&self, files: &[(PathBuf, Option<(String, Oid)>)]) -> Result<Oid, GitError> {
+        let (mut list, mut paths) = (Vec::new(), Vec::new());
+        for (path, object) in files {
+            match object {
+                Some((mode, oid)) => list.extend(format!("{mode} {oid}\t").bytes()),
+                None => list.extend(format!("0 {}\t", "0".repeat(self.git.digits)).bytes()),
+            }
+            for list in [&mut list, &mut paths] {
+                list.extend(path.as_os_str().as_bytes());
+                list.push(0);
+            }
+        }
+        self.call(&["update-index", "-z", "--index-info"]).stdin(list).success()?;
+        let output = self.call(&["write-tree"]).success()?;
+        self.call(&["update-index", "--add", "-z", "--stdin"]).stdin(paths).success()?;
+        understood(self.git, "git write-tree", parse_oid(&output))
+    }
+
     /// Makes the private index that of a commit.
     pub(super) fn reset(&self, commit: &Oid) -> Result<(), GitError> {
         // With `-m` the file times of entries that stay the same are kept.

@@ -9,6 +9,7 @@ use board_core::edge::audit::try_lock_repository;
 use board_core::edge::git::{Git, GitOptions, Identity};
 use board_core::edge::lock::LockError;
 use board_core::edge::queue::Queue;
+use board_core::edge::secrets::Secrets;
 use board_core::edge::settings::Settings;
 use board_core::edge::store::{Store, UpdateError};
 use board_core::edge::systemd::Systemctl;
@@ -209,6 +210,7 @@ fn repository(settings: &Settings, board: &Board, now: Timestamp, found: &mut Fo
     let language = settings.board.language;
     let git = open_git(settings)?;
     let worktrees = Worktrees::new(&settings.board.state_dir.join("worktrees"), git.clone())?;
+    let worktrees = worktrees.keeping_out(Secrets::of(settings));
     let lock = match try_lock_repository(&settings.board.state_dir, &git) {
         Ok(lock) => lock,
         // Somebody works there; the next sweep looks again.
