@@ -9,6 +9,7 @@
 #   lines-*   as a builder prints 150,000 lines, one of 200 kB and bytes that are no text
 #   fail-*    ends with exit code 3
 #   greedy-*  takes memory until it is stopped
+#   nix-*     as a builder evaluates the flake of the checkout, alone and by the nix daemon
 set -eu
 prompt=$(cat)
 
@@ -47,6 +48,12 @@ builder)
         echo angefangen >>src/text.txt
         # One that is gone on with is done at once.
         [ "$(grep -c '^angefangen$' src/text.txt)" -gt 1 ] || sleep 600 ;;
+    nix-*)
+        wanted=nixosConfigurations.demo.config.networking.hostName
+        nix-instantiate --eval --strict --expr "((import ./flake.nix).outputs { self = { }; }).$wanted" >src/eval.txt
+        # The whole tree goes through the daemon into the store, and the flake is read there.
+        nix --extra-experimental-features 'nix-command flakes' eval --raw "path:$PWD#$wanted" >src/flake.txt
+        nix-store --query --hash "$(nix-store --add flake.nix)" >src/store.txt ;;
     esac
     mkdir -p src
     echo "gebaut: $BOARD_CARD_ID" >>"src/$BOARD_CARD_ID.txt"

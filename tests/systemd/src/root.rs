@@ -21,7 +21,7 @@ const SUITE_VARIABLE: &str = "BOARD_TEST_SUITE";
 /// The suite without it: systemd 252, the oldest that the units are for.
 const SUITE: &str = "bookworm";
 /// What the root has beyond the least.
-const PACKAGES: &str = "systemd,systemd-sysv,dbus,git,bubblewrap,procps,libfaketime";
+const PACKAGES: &str = "systemd,systemd-sysv,dbus,git,bubblewrap,procps,libfaketime,nix-bin";
 /// The programs that the package brings.
 const PROGRAMS: [&str; 4] = ["board-trigger", "board-watcher", "board-worker", "boardctl"];
 

@@ -126,6 +126,47 @@ fn row_18_a_switch_in_mid_run_ends_no_run_and_refuses_nobody_and_the_next_job_is
 }
 
 #[test]
+fn a_builder_evaluates_a_flake_in_its_sandbox_by_the_socket_of_the_nix_daemon() {
+    if !can_evaluate("systemd nixos builder") {
+        return;
+    }
+    let socket = "/nix/var/nix/daemon-socket/socket";
+    // By `sandbox.read`, which every role sees: what the workers make of `sandbox.sockets` is not decided here.
+    let board = nixos::start(&host(
+        "services.board-agent.settings.sandbox.read = [ \"/nix/var/nix/daemon-socket\" ]; \
+         services.board-agent.settings.runtimes.script.env.NIX_REMOTE = \"daemon\"; \
+         systemd.tmpfiles.rules = [ \"d /nix/var/nix/daemon-socket 0755 root root -\" ];",
+    ));
+    board.sh(&format!(
+        "systemd-run --quiet --unit=nix-daemon --setenv=NIX_CONFIG='build-users-group =' nix-daemon; \
+         until [ -S {socket} ]; do sleep 0.1; done"
+    ));
+    let flake = nix_tests::eval::file("demo-flake");
+    for name in ["flake.nix", "hostname"] {
+        let text = std::fs::read_to_string(flake.join(name)).unwrap();
+        std::fs::write(board.path("/srv/repo").join(name), text).unwrap();
+    }
+    board.sh("chown op: /srv/repo/flake.nix /srv/repo/hostname");
+    board.op("git add flake.nix hostname; git commit --quiet -m Flake");
+    board.intents(&["nix-eins"]);
+    board.build("nix-eins");
+    let card = board.wait_phase("nix-eins", &["bereit_fuer_deployment", "umsetzung_fehlgeschlagen"]);
+    assert_eq!(
+        card["phase"],
+        "bereit_fuer_deployment",
+        "{card}\n{}",
+        board.sh("cat /var/lib/board-agent/logs/*.jsonl")
+    );
+    let built = |name: &str| board.op(&format!("git show board/nix-eins/1:src/{name}"));
+    assert_eq!(built("eval.txt"), "\"demo\"");
+    assert_eq!(built("flake.txt"), "demo");
+    assert!(built("store.txt").starts_with("sha256:"), "{}", built("store.txt"));
+    // It was the daemon that put it there: the agent's own user cannot.
+    assert_eq!(board.sh("stat --format=%U /nix/store/*-flake.nix"), "root");
+    assert_eq!(board.runs(), 2);
+}
+
+#[test]
 fn row_18_the_same_by_the_switch_of_nixos_itself() {
     skip("systemd row_18 vm", "a switch in a virtual machine needs nixpkgs and KVM: tests/nix/vm.nix");
 }
