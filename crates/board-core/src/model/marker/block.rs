@@ -236,7 +236,13 @@ fn blocks<'a>(text: &'a str, marks: &[Mark], fence: Option<usize>) -> Result<Vec
             continue;
         }
         let Some(mut open) = stack.pop_if(|open| open.mark.kind == mark.kind) else {
-            return Err(MarkerError::Unopened { kind: mark.kind, line: mark.line });
+            // The end of the block around it: what is wrong is the child without an end.
+            return Err(match stack.last() {
+                Some(open) if stack.iter().any(|outer| outer.mark.kind == mark.kind) => {
+                    MarkerError::Unclosed { kind: open.mark.kind, line: open.mark.line, fence: None }
+                }
+                _ => MarkerError::Unopened { kind: mark.kind, line: mark.line },
+            });
         };
         open.text_until(text, mark);
         let block = Block {
@@ -399,7 +405,7 @@ mod tests {
             (format!("===SPLIT===\n{begin}"), MarkerError::Nested { outer: Split, inner: Review, line: 2 }),
             (
                 "===SPLIT===\n===CHILD===\n===END-SPLIT===".to_owned(),
-                MarkerError::Unopened { kind: Split, line: 3 },
+                MarkerError::Unclosed { kind: Child, line: 2, fence: None },
             ),
             (end.to_owned(), MarkerError::Unopened { kind: Review, line: 1 }),
             (format!("{begin}a\n{end}{end}"), MarkerError::Unopened { kind: Review, line: 4 }),
