@@ -2,6 +2,7 @@
 //!
 //! Applied at most once, and only if job and attempt are the card's current ones: the state that says so is
 //! written before the outcome goes to `done/`, and what was applied is recognised when it is found again.
+use board_core::edge::files::{create_dirs_private, replace_durable};
 use board_core::edge::lock::{Lock, LockError};
 use board_core::edge::queue::outcomes::FoundOutcomes;
 use board_core::edge::reconcile::documents::{Desk, Obstacle, board_stamp};
@@ -241,10 +242,19 @@ fn finish(
     }
 }
 
-/// The card fails with this sentence; what was proposed is kept.
+/// The card fails with this sentence; what was proposed is kept: an intent in the draft, else as a file beside the
+/// log, written before the transition that names it.
 fn refuse(desk: &Desk<'_>, outcome: &Outcome, sentence: &str, now: Timestamp) -> anyhow::Result<Fate> {
+    let mut kept = outcome.clone();
+    if let Some(text) = outcome.produced.as_ref().and_then(|produced| produced.as_block(&outcome.job_id)) {
+        let name = outcome.reference().reply_file();
+        let logs = desk.store.dir().join("logs");
+        create_dirs_private(&logs)?;
+        replace_durable(&logs.join(&name), text.as_bytes())?;
+        kept.reply = Some(name);
+    }
     let refused = transition(desk, outcome, now, |board| {
-        board.refuse_documents(outcome, sentence, &board_stamp(now), desk.policy)
+        board.refuse_documents(&kept, sentence, &board_stamp(now), desk.policy)
     });
     match refused {
         Ok((applied, whole)) => Ok(Fate::Applied(applied, whole)),

@@ -139,6 +139,11 @@ impl JobRef {
         format!("{self}.outcome.json")
     }
 
+    /// `<job id>.<attempt>.reply.md`: what a role said that was refused, beside the log
+    pub fn reply_file(self) -> String {
+        format!("{self}.reply.md")
+    }
+
     /// The job and attempt of a job file's name; `None` if it is not exactly such a name.
     pub fn from_job_file(name: &str) -> Option<JobRef> {
         let parsed: JobRef = name.strip_suffix(".json")?.parse().ok()?;

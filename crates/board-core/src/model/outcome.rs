@@ -10,8 +10,9 @@ use uuid::Uuid;
 use super::card::CardId;
 use super::job::{Job, JobRef, JobType};
 use super::marker::draft::{ProposedIntent, Question};
-use super::marker::review::Decision;
-use super::marker::split::ProposedChild;
+use super::marker::research::ResearchReply;
+use super::marker::review::{Decision, ReviewReply};
+use super::marker::split::{self, ProposedChild};
 
 /// Version of the outcome file format.
 pub const OUTCOME_SCHEMA: u32 = 1;
@@ -171,6 +172,21 @@ pub enum Produced {
     Question(Question),
     /// A finished intent of the planner.
     Intent(ProposedIntent),
+}
+
+impl Produced {
+    /// The block that a report or a split came from, for when it cannot be written. None where the board keeps
+    /// the proposal itself, or where nothing was proposed as a text.
+    pub fn as_block(&self, job: &Uuid) -> Option<String> {
+        match self {
+            Produced::Review { commit, decision, report } => {
+                Some(ReviewReply { decision: *decision, report: report.clone() }.to_block(commit))
+            }
+            Produced::Research { report } => Some(ResearchReply { report: report.clone() }.to_block(job)),
+            Produced::Split { children } => Some(split::to_block(job, children)),
+            Produced::Build(_) | Produced::Question(_) | Produced::Intent(_) => None,
+        }
+    }
 }
 
 /// Work of a build that did not succeed.

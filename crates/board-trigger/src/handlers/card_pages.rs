@@ -269,7 +269,7 @@ fn revised_by(board: &Board, id: &CardId) -> Option<CardId> {
 pub(super) fn refused_reply(app: &App, card: &Card) -> Option<String> {
     let error = card.error.as_ref().filter(|error| error.reply.is_some())?;
     // The name follows from the job: no outcome names another file.
-    let path = app.settings.board.state_dir.join("logs").join(format!("{}.reply.md", error.job?));
+    let path = app.settings.board.state_dir.join("logs").join(error.job?.reply_file());
     let mut bytes = Vec::new();
     std::fs::File::open(path).ok()?.take(MAX_REPLY_BYTES).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())

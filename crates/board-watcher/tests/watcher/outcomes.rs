@@ -162,7 +162,11 @@ fn children_are_written_all_or_none_and_with_their_parent_in_one_commit() {
     let job = setup.split("one");
     setup.succeed(&job, children(&[("a", ChildKind::Intent), ("b", ChildKind::Intent)]));
     setup.settle();
-    assert_eq!(setup.card("one").phase, Phase::AufteilungFehlgeschlagen);
+    let card = setup.card("one");
+    assert_eq!(card.phase, Phase::AufteilungFehlgeschlagen);
+    let kept = setup.state().join("logs").join(card.error.unwrap().reply.unwrap());
+    let kept = std::fs::read_to_string(kept).unwrap();
+    assert_eq!(kept.matches("===CHILD===").count(), 2, "{kept}");
     assert!(!setup.repo().join("docs/intent/a.md").exists());
     let documents = setup.documents();
     let payload =
