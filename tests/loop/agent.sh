@@ -13,6 +13,7 @@
 #   ewig    asks again and again               langsam works until it is stopped, once
 # A slug that the board calls taken gets "-zwei"; a revision carries the slug of its card.
 #   told-*    keeps what it was told: the builder as a file, the reviewer what it was told of its role
+#   reply-* gives as its answer what stands under its name beside this script; a draft's slug names it
 set -eu
 prompt=$(cat)
 mode=${1:-text}
@@ -29,6 +30,17 @@ say() {
 tool() {
     printf '{"type":"item.completed","item":{"id":"t","type":"command_execution","command":"true","status":"completed","exit_code":0}}\n'
 }
+
+# What stands in the file of this name, of this job and commit.
+reply() {
+    sed -e "s/@JOB@/$BOARD_JOB_ID/" -e "s/@COMMIT@/${BOARD_COMMIT:-}/" "$(dirname "$0")/replies/$1"
+    exit 0
+}
+
+case $BOARD_JOB_TYPE:$BOARD_CARD_ID in
+builder:*) ;;
+*:reply-*) reply "$BOARD_CARD_ID" ;;
+esac
 
 case $BOARD_JOB_TYPE in
 builder)
@@ -80,6 +92,7 @@ draft)
         exit 0
     fi
     case $kind in
+    reply) reply "$slug" ;;
     frage) [ "$said" -gt 1 ] || kind=ewig ;;
     stumm) case $prompt in *'bitte jetzt'*) ;; *) say 'Dazu fällt mir nichts ein.'; exit 0 ;; esac ;;
     langsam) case $prompt in *'bitte jetzt'*) ;; *) sleep 600 ;; esac ;;

@@ -10,6 +10,7 @@ mod drops;
 mod ends;
 mod fanout;
 mod prompts;
+mod replies;
 mod secrets;
 mod state;
 mod texts;
