@@ -5,12 +5,14 @@
 //! - [`host`]: one evaluated host: its units, its settings as a file
 //! - [`switch`]: what a switch does with units that changed
 //! - [`tree`]: the directory of units that NixOS would make
+//! - [`page`]: the examples of `docs/nixos.md`
 //! - [`reference`]: `docs/options.md`, made from the declarations
 
 #![allow(clippy::panic, reason = "support of tests: a panic is how they fail")]
 
 pub mod eval;
 pub mod host;
+pub mod page;
 pub mod reference;
 pub mod switch;
 pub mod tree;

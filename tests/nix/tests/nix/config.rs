@@ -14,7 +14,7 @@ fn write_config(host: &Host, dir: &Path) -> std::path::PathBuf {
     file
 }
 
-fn check(host: &Host) -> (bool, String) {
+pub(crate) fn check(host: &Host) -> (bool, String) {
     let dir = tempfile::tempdir().unwrap();
     let file = write_config(host, dir.path());
     said(Command::new(program("boardctl")).arg("--config").arg(file).args([

@@ -5,6 +5,7 @@
 mod config;
 mod hosts;
 mod package;
+mod page;
 mod reference;
 mod units;
 
