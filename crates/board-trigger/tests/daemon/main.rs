@@ -13,3 +13,4 @@ mod reach;
 mod reading;
 mod texts;
 mod threats;
+mod walk;

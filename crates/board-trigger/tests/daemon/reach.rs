@@ -15,6 +15,9 @@ use uuid::Uuid;
 
 use crate::house::House;
 
+/// A commit that nothing is read from here.
+const COMMIT: &str = "cccccccccccccccccccccccccccccccccccccccc";
+
 /// How an event is reached: method and address of the call, address of the page with its form, and where that
 /// form is posted. `{}` stands for the card, `{page}` for its page.
 fn ways(event: EventKind) -> Option<(&'static str, &'static str, &'static str, &'static str)> {
@@ -69,7 +72,7 @@ fn ways(event: EventKind) -> Option<(&'static str, &'static str, &'static str, &
     }
 }
 
-fn sources(of: Of, phase: Phase) -> Vec<Source> {
+pub(crate) fn sources(of: Of, phase: Phase) -> Vec<Source> {
     match (of, phase) {
         (_, Phase::Idee) => vec![Source::Idea],
         (_, phase) if phase.is_draft() => vec![Source::Draft],
@@ -81,8 +84,8 @@ fn sources(of: Of, phase: Phase) -> Vec<Source> {
     }
 }
 
-/// A card that stands in this phase, with everything that its events need.
-fn put(board: &mut Board, phase: Phase, source: Source) -> CardId {
+/// A card that stands in this phase, with everything that its events need; its builds began at this commit.
+pub(crate) fn put(board: &mut Board, phase: Phase, source: Source, commit: &str) -> CardId {
     let at = clock::now();
     let id = match source {
         Source::Idea => CardId::Idea(Uuid::from_u128(3)),
@@ -93,7 +96,7 @@ fn put(board: &mut Board, phase: Phase, source: Source) -> CardId {
     let mut card = Card::new(id.clone(), source, "Karte", phase, at);
     let document =
         DocumentText { path: "docs/intent/limit.md".into(), blob: "b".repeat(40), text: "# A\n".into() };
-    let commit = "c".repeat(40);
+    let commit = commit.to_owned();
     if source == Source::Draft {
         let body = "# Intent: A\n".to_owned();
         let proposal =
@@ -217,7 +220,7 @@ fn every_event_of_an_operator_has_a_call_and_a_form() {
         }
         for phase in row.from {
             for source in sources(row.of, *phase) {
-                let id = house.change(|board| put(board, *phase, source));
+                let id = house.change(|board| put(board, *phase, source, COMMIT));
                 let own_page = match &id {
                     CardId::Draft(_) => format!("/entwuerfe/{id}"),
                     CardId::Slug(_) | CardId::Idea(_) => format!("/karten/{id}"),
@@ -245,7 +248,7 @@ fn every_event_of_an_operator_has_a_call_and_a_form() {
 #[test]
 fn a_card_that_is_gone_offers_the_form_that_brings_it_back() {
     let house = House::open();
-    let id = house.change(|board| put(board, Phase::EntwurfFrage, Source::Draft));
+    let id = house.change(|board| put(board, Phase::EntwurfFrage, Source::Draft, COMMIT));
     let page = format!("/entwuerfe/{id}");
     assert_eq!(house.form(&page, &[("event", "deleted")]).status, 303);
     let form = (page.clone(), Some("restored".to_owned()));
