@@ -48,12 +48,20 @@ fn three_cards_survive_an_expired_login_and_a_used_up_quota_and_all_arrive() {
     for card in CARDS {
         assert_eq!(codex.world.move_to(card, "in_umsetzung").status, 202);
     }
+    let mut asked_before = 0;
     for (number, reason) in ["Anmeldung", "Kontingent", "Dienst ist gestört"].into_iter().enumerate() {
         let pause = wait_pause(&codex, reason);
         assert_eq!((&pause["what"], &pause["name"]), (&json!("profile"), &json!("codex")));
         for card in CARDS {
             assert_eq!(codex.world.phase(card), "in_umsetzung");
         }
+        // One notice, and not one for each card; and while it holds nobody asks again. A card that began before the
+        // first answer was applied has asked too.
+        let page = codex.world.client().send("GET", "/", None).unwrap().body;
+        assert_eq!(page.matches("Angehalten:").count(), 1, "{page}");
+        let now = codex.standin.requests().len();
+        let asked = now - std::mem::replace(&mut asked_before, now);
+        assert!((1..=CARDS.len()).contains(&asked), "{asked} requests in the outage {reason}");
         // The operator has put it right, or hopes so.
         step.store(number + 1, Ordering::SeqCst);
         let answer = codex.world.api("POST", "/resume-lanes", Some(&json!({ "profile": "codex" })));

@@ -9,6 +9,7 @@ mod drafts;
 mod drops;
 mod ends;
 mod fanout;
+mod homes;
 mod injected;
 mod prompts;
 mod replies;
