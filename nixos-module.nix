@@ -183,22 +183,22 @@ let
     ];
   };
 
-  template = lane: {
-    unitConfig.RequiresMountsFor = [ (word cfg.stateDir) ];
-    # The first, empty one takes back those of the unit file.
-    pathConfig.PathExistsGlob = [
-      ""
-      "${cfg.stateDir}/queue/inbox/${lane}/*.json"
-      "${cfg.stateDir}/queue/running/${lane}-%i/*.json"
-    ];
-  };
-
-  # A slot is an instance that is wanted. Its unit is the template's; NixOS would write a whole one.
+  # A slot is an instance that is wanted. Its unit is the template's; NixOS would write a whole one. What its lane has to be
+  # told stands here too: a drop-in of an instance hides that of its template, since NixOS gives both the same name.
   slot = lane: number: {
     name = "board-agent-${lane}@${toString number}";
     value = {
       overrideStrategy = "asDropin";
       wantedBy = [ target ];
+      unitConfig = mkIf isMoved { RequiresMountsFor = [ cfg.stateDir ]; };
+      pathConfig = mkIf isMoved {
+        # The first, empty one takes back those of the unit file.
+        PathExistsGlob = [
+          ""
+          "${cfg.stateDir}/queue/inbox/${lane}/*.json"
+          "${cfg.stateDir}/queue/running/${lane}-%i/*.json"
+        ];
+      };
     };
   };
 in
@@ -524,14 +524,7 @@ in
         };
       };
 
-      paths = mkMerge [
-        (lib.listToAttrs (
-          lib.concatMap (lane: map (slot lane) (lib.range 1 slots.${lane})) lanes
-        ))
-        (mkIf isMoved (
-          lib.listToAttrs (map (lane: lib.nameValuePair "board-agent-${lane}@" (template lane)) lanes)
-        ))
-      ];
+      paths = lib.listToAttrs (lib.concatMap (lane: map (slot lane) (lib.range 1 slots.${lane})) lanes);
 
       services = mkMerge [
         (lib.genAttrs (map (name: "board-agent-${name}") (daemons ++ map (lane: "${lane}@") lanes)) (_: common))

@@ -9,6 +9,7 @@
 #   lines-*   as a builder prints 150,000 lines, one of 200 kB and bytes that are no text
 #   fail-*    ends with exit code 3
 #   greedy-*  takes memory until it is stopped
+#   key-*     as a builder tells how long the key is that it got, and what it sees of the operator's home
 #   nix-*     as a builder evaluates the flake of the checkout, alone and by the nix daemon
 set -eu
 prompt=$(cat)
@@ -48,6 +49,9 @@ builder)
         echo angefangen >>src/text.txt
         # One that is gone on with is done at once.
         [ "$(grep -c '^angefangen$' src/text.txt)" -gt 1 ] || sleep 600 ;;
+    key-*)
+        printf '%s' "${TEST_KEY:-}" | wc -c >src/key.txt
+        ls -A /home/op >src/home.txt 2>&1 || true ;;
     nix-*)
         wanted=nixosConfigurations.demo.config.networking.hostName
         nix-instantiate --eval --strict --expr "((import ./flake.nix).outputs { self = { }; }).$wanted" >src/eval.txt

@@ -37,7 +37,7 @@ pub fn is_there() -> bool {
 /// If it does not evaluate.
 pub fn host(more: &str) -> Host {
     let booted = nix_tests::eval::file("hosts/booted.nix");
-    let module = format!("{{ pkgs, ... }}: {{ imports = [ {} ]; {more} }}", booted.display());
+    let module = format!("{{ lib, pkgs, ... }}: {{ imports = [ {} ]; {more} }}", booted.display());
     let host = Host::of(&module).unwrap_or_else(|error| panic!("{error:#}"));
     assert_eq!(host.refused(), [""; 0]);
     host
@@ -48,8 +48,20 @@ pub fn host(more: &str) -> Host {
 /// # Panics
 /// If it does not come up.
 pub fn start(host: &Host) -> Board {
+    start_with(host, |_, _| Ok(()))
+}
+
+/// The same; `more` gets the directory of the layer below and that of the container, and may write into the second.
+///
+/// # Panics
+/// If it does not come up.
+pub fn start_with(host: &Host, more: impl FnOnce(&Path, &Path) -> anyhow::Result<()>) -> Board {
     Board::start_with(|upper| {
-        let made = Root::installed().and_then(|root| prepare(host, &root.layer.join("upper"), upper));
+        let made = Root::installed().and_then(|root| {
+            let installed = root.layer.join("upper");
+            prepare(host, &installed, upper)?;
+            more(&installed, upper)
+        });
         made.unwrap_or_else(|error| panic!("{error:#}"));
     })
 }
@@ -142,13 +154,24 @@ fn hide(lower: &Path, upper: &Path) -> anyhow::Result<()> {
 /// # Panics
 /// If a step fails.
 pub fn switch(board: &Board, host: &Host) -> Plan {
+    let (done, failed) = switch_whatever_fails(board, host);
+    assert!(failed.is_empty(), "{failed:?}");
+    done
+}
+
+/// The same; what could not be restarted or started is told, and the switch goes on.
+///
+/// # Panics
+/// If a file cannot be put in its place.
+pub fn switch_whatever_fails(board: &Board, host: &Host) -> (Plan, Vec<String>) {
     let done = try_switch(board, host).unwrap_or_else(|error| panic!("{error:#}"));
+    let mut failed = Vec::new();
     for (verb, units) in [("restart", &done.restart), ("start", &done.start)] {
         if !units.is_empty() {
-            board.systemctl(&format!("{verb} -- {}", quoted(units)));
+            failed.extend(board.try_sh_as("root", &format!("systemctl {verb} -- {}", quoted(units))).err());
         }
     }
-    done
+    (done, failed)
 }
 
 fn try_switch(board: &Board, host: &Host) -> anyhow::Result<Plan> {

@@ -105,6 +105,8 @@ fn a_unit_of_the_module_is_a_drop_in_of_one_that_the_package_has_or_an_instance_
             });
             assert!(there.contains(&format!("{template}@.{kind}")), "{name}: {unit}");
             assert!(made.is_drop_in, "{name}: {unit} would hide its template");
+            let of_template = format!("{template}@.{kind}");
+            assert!(host.unit(&of_template).is_empty(), "{name}: {unit} hides the drop-in of {of_template}");
         }
     }
 }

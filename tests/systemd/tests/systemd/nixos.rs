@@ -1,7 +1,10 @@
 //! Row 18 and what belongs to it: a host of NixOS with the units that its module renders, switched while a run goes on.
 
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use systemd_tests::board::request;
 use systemd_tests::nixos::{self, BOARDCTL};
 use systemd_tests::skip::skip;
 use systemd_tests::{Board, nixos::host};
@@ -123,6 +126,93 @@ fn row_18_a_switch_in_mid_run_ends_no_run_and_refuses_nobody_and_the_next_job_is
     // The same host once more changes nothing at all.
     let done = nixos::switch(&board, &new);
     assert_eq!((done.stop, done.restart), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn the_owner_of_a_checkout_in_his_home_is_the_service_with_a_state_directory_of_his_own_and_a_key() {
+    if !can_evaluate("systemd nixos owner") {
+        return;
+    }
+    let host = host(
+        "services.board-agent = { user = \"op\"; group = \"op\"; stateDir = \"/srv/board-agent\"; \
+         repository = lib.mkForce \"/home/op/repo\"; credentials.test = \"/etc/credstore/test-key\"; \
+         settings = { sandbox.allow_api_keys = true; \
+         runtimes.script.credential = { env = \"TEST_KEY\"; file = \"/run/board-agent-keys/test\"; }; }; };",
+    );
+    let board = nixos::start_with(&host, |installed, upper| {
+        let home = upper.join("home/op");
+        std::fs::create_dir_all(&home)?;
+        let copied = std::process::Command::new("cp")
+            .arg("--archive")
+            .args([installed.join("srv/repo"), home.join("repo")])
+            .status()?;
+        anyhow::ensure!(copied.success(), "cp: {copied}");
+        std::fs::create_dir_all(upper.join("etc/credstore"))?;
+        Ok(std::fs::write(upper.join("etc/credstore/test-key"), "sk-0123456789abcdef\n")?)
+    });
+    board.sh("chown op: /home/op; chmod 0700 /home/op /etc/credstore; chmod 0600 /etc/credstore/test-key");
+    for unit in ["board-agent-trigger.service", "board-agent-watcher.service"] {
+        assert_eq!(board.property(unit, "User"), "op");
+    }
+    board.sh_as(
+        "op",
+        "printf '# Schlüssel\\n\\nDie Datei ergänzen.\\n' >/home/op/repo/docs/intent/key-eins.md",
+    );
+    board.build("key-eins");
+    board.wait_phase("key-eins", &["bereit_fuer_deployment"]);
+    let built =
+        |name: &str| board.sh_as("op", &format!("git -C /home/op/repo show board/key-eins/1:src/{name}"));
+    assert_eq!(built("key.txt"), "19", "the key came through");
+    assert!(!built("home.txt").contains("repo/docs"), "{}", built("home.txt"));
+    assert!(!built("home.txt").contains(".bashrc"), "{}", built("home.txt"));
+    let owner = board.sh("stat --format='%U %a' /srv/board-agent/queue /srv/board-agent/state.json");
+    assert_eq!(owner, "op 711\nop 600");
+    assert!(!board.path("/var/lib/board-agent").exists(), "nothing is made at the default");
+    let said = board.sh(&format!("{BOARDCTL} doctor --language en || true"));
+    let units = said.lines().find(|line| line.contains("what units may do")).unwrap_or(&said);
+    assert!(units.contains("as the configuration needs it"), "{said}");
+}
+
+/// The default host on a unix socket whose proxy is the test, root of the host.
+fn on_a_socket(path: &str) -> nix_tests::Host {
+    host(&format!(
+        "services.board-agent = {{ listen = \"{path}\"; socketGroup = \"op\"; \
+         settings.auth.trusted_peers = [ \"root\" ]; }};"
+    ))
+}
+
+/// Waits until the board answers on a unix socket.
+fn wait_answer(board: &Board, socket: &str) {
+    let answer = board.wait("an answer on the socket", || {
+        let mut stream = UnixStream::connect(board.path(socket)).ok()?;
+        stream.set_read_timeout(Some(systemd_tests::PATIENCE)).ok()?;
+        stream.write_all(&request("GET", "/api/board", None, "")).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer)
+    });
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+}
+
+#[test]
+fn another_address_is_taken_by_a_switch_where_the_socket_was_stopped_before() {
+    if !can_evaluate("systemd nixos socket") {
+        return;
+    }
+    let board = nixos::start(&host(""));
+    // As the page says.
+    board.systemctl("stop board-agent-trigger.socket");
+    let socket = "/run/board-agent/http.sock";
+    nixos::switch(&board, &on_a_socket(socket));
+    assert_eq!(board.sh(&format!("stat --format='%G %a' {socket}")), "op 660");
+    wait_answer(&board, socket);
+    assert!(board.send("GET", "/healthz", None).is_err(), "nobody is left at the old address");
+    // Forgotten, the trigger cannot come back, and the switch says so, until the socket is restarted.
+    let socket = "/run/board-agent/other.sock";
+    let (_, failed) = nixos::switch_whatever_fails(&board, &on_a_socket(socket));
+    assert!(matches!(&failed[..], [one] if one.contains("board-agent-trigger.service")), "{failed:?}");
+    board.systemctl("restart board-agent-trigger.socket");
+    wait_answer(&board, socket);
 }
 
 #[test]
