@@ -374,7 +374,8 @@ in
       description = ''
         Sockets that a builder may use. With that of the nix daemon it can evaluate and build this host's configuration,
         and whoever may speak to the daemon can let it build and run any program in the daemon's own sandbox, with network
-        for what has a fixed hash, and fill the store: that is more than the sandbox of a run allows.
+        for what has a fixed hash, and fill the store: that is more than the sandbox of a run allows. The workers of this
+        version do not look at it yet; `settings.sandbox.read` with the socket's directory does the same for every role.
       '';
     };
 

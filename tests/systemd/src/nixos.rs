@@ -60,6 +60,7 @@ pub fn start_with(host: &Host, more: impl FnOnce(&Path, &Path) -> anyhow::Result
         let made = Root::installed().and_then(|root| {
             let installed = root.layer.join("upper");
             prepare(host, &installed, upper)?;
+            bubblewrap_of_the_system(host, &root.base, upper)?;
             more(&installed, upper)
         });
         made.unwrap_or_else(|error| panic!("{error:#}"));
@@ -110,6 +111,30 @@ fn write_host(host: &Host, installed: &Path, to: &Path) -> anyhow::Result<()> {
     write_units(host, &package, &to.join(UNITS))
 }
 
+/// Takes bubblewrap away from where Debian has it: the workers have to look where NixOS has what a host installs.
+fn bubblewrap_of_the_system(host: &Host, base: &Path, upper: &Path) -> anyhow::Result<()> {
+    let mut packages =
+        host.value["systemPackages"].as_array().into_iter().flatten().filter_map(|path| path.as_str());
+    let package =
+        packages.find(|path| path.ends_with("-bubblewrap")).context("no bubblewrap is installed")?;
+    let store = upper.join(package.trim_start_matches('/')).join("bin");
+    std::fs::create_dir_all(&store).with_context(|| store.display().to_string())?;
+    std::fs::copy(base.join("usr/bin/bwrap"), store.join("bwrap")).context("bwrap")?;
+    let link_in_path = upper.join(SYSTEM.trim_start_matches('/')).join("sw/bin/bwrap");
+    link(&format!("{package}/bin/bwrap"), &link_in_path)?;
+    cover(&upper.join("usr/bin/bwrap"))
+}
+
+/// What an overlay takes for a file that is gone.
+fn cover(file: &Path) -> anyhow::Result<()> {
+    if let Some(dir) = file.parent() {
+        std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+    }
+    let made = Command::new("mknod").arg(file).args(["c", "0", "0"]).status().context("mknod")?;
+    ensure!(made.success(), "mknod {}: {made}", file.display());
+    Ok(())
+}
+
 fn put(file: &Path, text: &str) -> anyhow::Result<()> {
     if let Some(dir) = file.parent() {
         std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
@@ -135,16 +160,10 @@ fn hide(lower: &Path, upper: &Path) -> anyhow::Result<()> {
         if !name.to_string_lossy().contains("board-") && !name.ends_with("boardctl") {
             continue;
         }
-        let cover = upper.join(name);
-        if cover.is_symlink() || cover.exists() {
-            continue;
+        let place = upper.join(name);
+        if !place.is_symlink() && !place.exists() {
+            cover(&place)?;
         }
-        if let Some(dir) = cover.parent() {
-            std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
-        }
-        // What an overlay takes for a file that is gone.
-        let made = Command::new("mknod").arg(&cover).args(["c", "0", "0"]).status().context("mknod")?;
-        ensure!(made.success(), "mknod {}: {made}", cover.display());
     }
     Ok(())
 }

@@ -34,7 +34,9 @@ fn the_main_loop_runs_on_the_units_that_the_module_renders() {
     }
     let host = host("");
     let board = nixos::start(&host);
-    assert!(!board.path("/usr/bin/boardctl").exists(), "nothing of Debian's package is left");
+    for gone in ["boardctl", "bwrap"] {
+        assert!(!board.path("/usr/bin").join(gone).exists(), "{gone} is where NixOS has it");
+    }
     for daemon in ["board-agent-trigger.service", "board-agent-watcher.service"] {
         assert!(program_of(&board, daemon).starts_with(host.package()), "{daemon}");
     }
@@ -136,6 +138,7 @@ fn the_owner_of_a_checkout_in_his_home_is_the_service_with_a_state_directory_of_
     let host = host(
         "services.board-agent = { user = \"op\"; group = \"op\"; stateDir = \"/srv/board-agent\"; \
          repository = lib.mkForce \"/home/op/repo\"; credentials.test = \"/etc/credstore/test-key\"; \
+         credentials.proxy-secret = \"/etc/credstore/here\"; \
          settings = { sandbox.allow_api_keys = true; \
          runtimes.script.credential = { env = \"TEST_KEY\"; file = \"/run/board-agent-keys/test\"; }; }; };",
     );
@@ -147,8 +150,12 @@ fn the_owner_of_a_checkout_in_his_home_is_the_service_with_a_state_directory_of_
             .args([installed.join("srv/repo"), home.join("repo")])
             .status()?;
         anyhow::ensure!(copied.success(), "cp: {copied}");
-        std::fs::create_dir_all(upper.join("etc/credstore"))?;
-        Ok(std::fs::write(upper.join("etc/credstore/test-key"), "sk-0123456789abcdef\n")?)
+        let secrets = upper.join("etc/credstore");
+        std::fs::create_dir_all(&secrets)?;
+        std::fs::write(secrets.join("test-key"), "sk-0123456789abcdef\n")?;
+        // Not the one that the unit file names.
+        std::fs::copy(installed.join("etc/credstore/board-agent.proxy-secret"), secrets.join("here"))?;
+        Ok(std::fs::write(secrets.join("board-agent.proxy-secret"), "that-of-nobody-who-comes\n")?)
     });
     board.sh("chown op: /home/op; chmod 0700 /home/op /etc/credstore; chmod 0600 /etc/credstore/test-key");
     for unit in ["board-agent-trigger.service", "board-agent-watcher.service"] {
