@@ -32,6 +32,7 @@ const BENCHES: &[Bench] = &[
     Bench { name: "audit", package: "board-core", example: "commit_cost" },
     Bench { name: "scale", package: "loop-tests", example: "scale" },
     Bench { name: "memory", package: "loop-tests", example: "memory" },
+    Bench { name: "agents", package: "board-worker", example: "event_rate" },
     Bench { name: "systemd", package: "systemd-tests", example: "lanes" },
 ];
 
@@ -66,7 +67,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let wanted = |bench: &&Bench| options.name.as_ref().is_none_or(|name| name == bench.name);
     let chosen: Vec<&Bench> = BENCHES.iter().filter(wanted).collect();
     if chosen.is_empty() {
-        let names: Vec<&str> = BENCHES.iter().map(|bench| bench.name).collect();
+        let mut names: Vec<&str> = BENCHES.iter().map(|bench| bench.name).collect();
+        names.dedup();
         bail!("no such benchmark; there are: {}", names.join(", "));
     }
     let programs = target_dir().join("release");

@@ -5,12 +5,13 @@
 //! and drops what does not, in the one pass over the line that is needed anyway. [`mend`] makes a whole
 //! object of a line that was cut, so that what stood at its beginning still counts.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 /// A field that may hold anything; none if it is missing or of another kind.
@@ -221,9 +222,20 @@ impl<'de, T: FromJson<'de>> Visitor<'de> for Taker<T> {
     }
 }
 
-/// A line as an object. Serde would take a list for the fields of a struct in their order.
-pub(crate) fn object<'l, T: Deserialize<'l>>(line: &'l [u8]) -> Option<T> {
-    begins_object(line).then(|| serde_json::from_slice(line).ok()).flatten()
+/// A line as an object. Serde would take a list for the fields of a struct in their order. Bytes that are no UTF-8, as
+/// a command may print them, are replaced: the event around them happened.
+pub(crate) fn object<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
+    if !begins_object(line) {
+        return None;
+    }
+    match serde_json::from_slice(line) {
+        Ok(value) => Some(value),
+        Err(_) => match String::from_utf8_lossy(line) {
+            Cow::Owned(text) => serde_json::from_str(&text).ok(),
+            // Valid text, so its JSON was at fault.
+            Cow::Borrowed(_) => None,
+        },
+    }
 }
 
 fn begins_object(line: &[u8]) -> bool {

@@ -27,6 +27,8 @@ pub(crate) struct Trial {
     pub(crate) given: Option<SandboxPlan>,
     /// What stands before the command line.
     prefix: Vec<OsString>,
+    /// Largest log, bytes.
+    pub(crate) log_bytes: u64,
 }
 
 pub(crate) struct Seen {
@@ -34,6 +36,8 @@ pub(crate) struct Seen {
     pub(crate) reading: Reading,
     pub(crate) log: String,
     progress: Vec<Progress>,
+    /// By how much the memory of this process grew while the agent ran, bytes.
+    pub(crate) grown: u64,
 }
 
 impl Trial {
@@ -51,7 +55,15 @@ impl Trial {
             line_bytes: MAX_LINE_BYTES,
             tokens: None,
         };
-        Trial { directory, limits, mode, prompt: b"do it\n".to_vec(), given: None, prefix: Vec::new() }
+        Trial {
+            directory,
+            limits,
+            mode,
+            prompt: b"do it\n".to_vec(),
+            given: None,
+            prefix: Vec::new(),
+            log_bytes: MAX_LOG_BYTES,
+        }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -108,8 +120,9 @@ impl Trial {
             prompt: &self.prompt,
             limits: self.limits.clone(),
         };
-        let mut log = RunLog::open(&self.path("log"), Redactor::new(["top-secret"]), MAX_LOG_BYTES).unwrap();
+        let mut log = RunLog::open(&self.path("log"), Redactor::new(["top-secret"]), self.log_bytes).unwrap();
         let mut progress = Vec::new();
+        let before = resident_from_now_on();
         let ended = supervise(&run, adapter, &mut log, &watch, &mut |now| {
             progress.push(now.clone());
             during(&wish, now);
@@ -117,9 +130,23 @@ impl Trial {
         })
         .unwrap();
         log.finish().unwrap();
+        let grown = memory("VmHWM").saturating_sub(before);
         let reading = adapter.reading(ended.exit);
-        Seen { reading, log: std::fs::read_to_string(self.path("log")).unwrap(), ended, progress }
+        Seen { grown, reading, log: std::fs::read_to_string(self.path("log")).unwrap(), ended, progress }
     }
+}
+
+/// A line of this process's status that is given in kB, in bytes.
+fn memory(field: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(&format!("{field}:"))).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+/// Resident memory now, bytes; its peak is counted anew from here.
+fn resident_from_now_on() -> u64 {
+    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+    memory("VmRSS")
 }
 
 pub(crate) fn both(test: impl Fn(Mode)) {
@@ -255,6 +282,7 @@ fn a_hundred_and_fifty_thousand_lines_are_all_logged() {
     let _alone = alone();
     let trial = Trial::new(Mode::None);
     let seen = trial.run(&mut Text::default(), "seq 1 150000");
+    assert!(seen.grown < 8 << 20, "{} KiB", seen.grown >> 10);
     assert_eq!(seen.log.lines().filter(|line| line.contains("\"s\":\"out\"")).count(), 150_000);
 }
 
@@ -294,4 +322,53 @@ fn inside_the_sandbox_the_host_is_not_seen_and_only_the_work_is_written() {
     let seen = trial.run(&mut Text::default(), script);
     assert_eq!(seen.reading.final_message.as_deref().unwrap().trim(), "home\nfew\nPATH PWD");
     assert!(trial.path("work/mine").exists() && trial.path("home/x").exists());
+}
+
+/// What the supervisor's memory may grow by, whatever is printed: the longest line that it keeps, as it came, as text
+/// and as the log spells it, each byte as six at worst.
+const MOST_MEMORY: u64 = 48 << 20;
+
+#[test]
+fn of_one_line_of_a_hundred_megabytes_the_beginning_is_kept_and_the_rest_counted() {
+    let _alone = alone();
+    let seen = Trial::new(Mode::None)
+        .run(&mut Text::default(), "head -c 100000000 /dev/zero | tr '\\0' x; echo; echo end");
+    assert_eq!((seen.ended.own, seen.ended.cut_lines, seen.ended.stdout_bytes), (None, 1, 100_000_005));
+    let message = seen.reading.final_message.unwrap();
+    assert!(message.ends_with("end\n") && seen.reading.cut && message.len() <= 1 << 20);
+    let kept = MAX_LINE_BYTES;
+    assert!(seen.log.contains(&format!("{} bytes of it are not kept", 100_000_000 - kept)));
+    assert!((kept..kept + 4096).contains(&seen.log.len()), "{}", seen.log.len());
+    assert!(seen.grown < MOST_MEMORY, "{} KiB", seen.grown >> 10);
+}
+
+#[test]
+fn garbage_fills_the_log_no_further_than_it_may_and_what_follows_it_is_still_read() {
+    let _alone = alone();
+    let mut trial = Trial::new(Mode::None);
+    trial.log_bytes = 4 << 20;
+    let script = r#"head -c 20000000 /dev/urandom; head -c 6000000 /dev/zero; printf '\377\376\n{"type":\n[]\n'
+        echo '{"type":"turn.started"}'
+        printf '{"type":"item.completed","item":{"type":"agent_message","text":"fertig \377."}}\n'
+        echo '{"type":"turn.completed","usage":{"input_tokens":2,"output_tokens":3}}'"#;
+    let seen = trial.run(&mut Codex::default(), script);
+    assert_eq!((seen.ended.own, seen.ended.progress.iterations), (None, 1));
+    assert_eq!(seen.reading.final_message.as_deref(), Some("fertig \u{fffd}."));
+    assert_eq!(seen.reading.usage.output_tokens, Some(3));
+    assert_eq!(seen.log.matches("log full").count(), 1);
+    assert!((3 << 20..=(4 << 20) + 200).contains(&seen.log.len()), "{}", seen.log.len());
+    assert!(seen.log.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
+    assert!(seen.grown < MOST_MEMORY, "{} KiB", seen.grown >> 10);
+}
+
+#[test]
+fn the_worst_line_that_is_kept_costs_no_more_memory_than_is_said() {
+    let _alone = alone();
+    let seen = Trial::new(Mode::None).run(
+        &mut Text::default(),
+        "for at in 1 2 3 4 5 6; do head -c 5000000 /dev/zero | tr '\\0' '\\001'; echo; done; echo end",
+    );
+    assert_eq!(seen.ended.cut_lines, 6);
+    assert!(seen.reading.final_message.unwrap().ends_with("end\n"));
+    assert!(seen.grown < MOST_MEMORY, "{} KiB", seen.grown >> 10);
 }
