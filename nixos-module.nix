@@ -475,7 +475,13 @@ in
       sandbox.sockets = mkDefault (map toString cfg.sandbox.sockets);
     };
 
-    environment.etc."board-agent/config.toml".source = configFile;
+    environment.etc = {
+      "board-agent/config.toml".source = configFile;
+    }
+    // lib.optionalAttrs (cfg.credentials ? proxy-secret) {
+      # Where boardctl looks for it.
+      "credstore/board-agent.proxy-secret".source = toString cfg.credentials.proxy-secret;
+    };
     # Where runs look for programs, and the operator finds boardctl.
     environment.systemPackages = [
       cfg.package

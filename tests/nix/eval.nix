@@ -41,6 +41,7 @@ else
     inherit (config.environment) systemPackages;
     tmpfiles = config.systemd.tmpfiles.rules;
     settings = lib.filterAttrsRecursive (_: value: value != null) config.services.board-agent.settings;
+    etc = builtins.mapAttrs (_: entry: toString entry.source) config.environment.etc;
     check = source.script or "";
     configFile = source;
   }

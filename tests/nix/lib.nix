@@ -22,9 +22,10 @@ let
     # [a] -> (a -> Bool) -> Bool
     any = builtins.any;
     all = builtins.all;
-    # Bool -> a -> [a]; Bool -> [a] -> [a]; Bool -> String -> String
+    # Bool -> a -> [a]; Bool -> [a] -> [a]; Bool -> String -> String; Bool -> { a } -> { a }
     optional = condition: value: if condition then [ value ] else [ ];
     optionals = condition: values: if condition then values else [ ];
+    optionalAttrs = condition: set: if condition then set else { };
     optionalString = condition: text: if condition then text else "";
     # Int -> Int -> [Int]
     range = first: last: if first > last then [ ] else builtins.genList (n: first + n) (last - first + 1);

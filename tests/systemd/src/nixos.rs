@@ -104,10 +104,11 @@ fn write_host(host: &Host, installed: &Path, to: &Path) -> anyhow::Result<()> {
         link(&format!("{}/bin/{program}", host.package()), &sw.join(program))?;
     }
     put(&below(file), &host.config()?)?;
-    let etc = to.join("etc/board-agent");
-    std::fs::create_dir_all(&etc).with_context(|| etc.display().to_string())?;
-    let _ = std::fs::remove_file(etc.join("config.toml"));
-    symlink(file, etc.join("config.toml")).context("config.toml")?;
+    for (name, target) in host.value["etc"].as_object().into_iter().flatten() {
+        let place = to.join("etc").join(name);
+        let _ = std::fs::remove_file(&place);
+        link(target.as_str().unwrap_or_default(), &place)?;
+    }
     write_units(host, &package, &to.join(UNITS))
 }
 

@@ -181,6 +181,7 @@ fn each_unit_gets_what_its_options_say() {
     assert!(!build.contains("proxy-secret"), "the workers do not see the proxy's secret");
     let trigger = host.unit("board-agent-trigger.service");
     assert!(trigger.contains("LoadCredential=proxy-secret:/run/secrets/board-proxy\n"), "{trigger}");
+    assert_eq!(host.value["etc"]["credstore/board-agent.proxy-secret"], "/run/secrets/board-proxy");
     assert!(!trigger.contains("openai") && !trigger.contains("agents.env"), "{trigger}");
     let default = Host::named("default");
     assert!(default.unit("board-agent-trigger.socket").is_empty(), "nothing to say");

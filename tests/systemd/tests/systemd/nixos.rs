@@ -137,8 +137,8 @@ fn the_owner_of_a_checkout_in_his_home_is_the_service_with_a_state_directory_of_
     }
     let host = host(
         "services.board-agent = { user = \"op\"; group = \"op\"; stateDir = \"/srv/board-agent\"; \
-         repository = lib.mkForce \"/home/op/repo\"; credentials.test = \"/etc/credstore/test-key\"; \
-         credentials.proxy-secret = \"/etc/credstore/here\"; \
+         repository = lib.mkForce \"/home/op/repo\"; credentials.test = \"/var/lib/secrets/test-key\"; \
+         credentials.proxy-secret = \"/var/lib/secrets/board-proxy\"; \
          settings = { sandbox.allow_api_keys = true; \
          runtimes.script.credential = { env = \"TEST_KEY\"; file = \"/run/board-agent-keys/test\"; }; }; };",
     );
@@ -150,14 +150,14 @@ fn the_owner_of_a_checkout_in_his_home_is_the_service_with_a_state_directory_of_
             .args([installed.join("srv/repo"), home.join("repo")])
             .status()?;
         anyhow::ensure!(copied.success(), "cp: {copied}");
-        let secrets = upper.join("etc/credstore");
+        let secrets = upper.join("var/lib/secrets");
         std::fs::create_dir_all(&secrets)?;
         std::fs::write(secrets.join("test-key"), "sk-0123456789abcdef\n")?;
-        // Not the one that the unit file names.
-        std::fs::copy(installed.join("etc/credstore/board-agent.proxy-secret"), secrets.join("here"))?;
-        Ok(std::fs::write(secrets.join("board-agent.proxy-secret"), "that-of-nobody-who-comes\n")?)
+        let proxy = installed.join("etc/credstore/board-agent.proxy-secret");
+        std::fs::copy(proxy, secrets.join("board-proxy"))?;
+        Ok(())
     });
-    board.sh("chown op: /home/op; chmod 0700 /home/op /etc/credstore; chmod 0600 /etc/credstore/test-key");
+    board.sh("chown op: /home/op; chmod 0700 /home/op /var/lib/secrets; chmod 0600 /var/lib/secrets/*");
     for unit in ["board-agent-trigger.service", "board-agent-watcher.service"] {
         assert_eq!(board.property(unit, "User"), "op");
     }
@@ -178,6 +178,8 @@ fn the_owner_of_a_checkout_in_his_home_is_the_service_with_a_state_directory_of_
     let said = board.sh(&format!("{BOARDCTL} doctor --language en || true"));
     let units = said.lines().find(|line| line.contains("what units may do")).unwrap_or(&said);
     assert!(units.contains("as the configuration needs it"), "{said}");
+    let secret = said.lines().find(|line| line.contains("identity")).unwrap_or(&said);
+    assert!(secret.contains("proxy with a secret"), "{said}");
 }
 
 /// The default host on a unix socket whose proxy is the test, root of the host.
@@ -266,4 +268,47 @@ fn a_builder_evaluates_a_flake_in_its_sandbox_by_the_socket_of_the_nix_daemon() 
 #[test]
 fn row_18_the_same_by_the_switch_of_nixos_itself() {
     skip("systemd row_18 vm", "a switch in a virtual machine needs nixpkgs and KVM: tests/nix/vm.nix");
+}
+
+#[test]
+fn who_follows_the_page_has_a_board_that_lacks_nothing_but_the_agent() {
+    if !can_evaluate("systemd nixos page") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let module = nix_tests::page::host_of(&["board.nix"], dir.path()).unwrap();
+    let host = nix_tests::Host::of(&module).unwrap();
+    let board = nixos::start_with(&host, |installed, upper| {
+        let users = upper.join("etc/sysusers.d");
+        std::fs::create_dir_all(&users)?;
+        std::fs::write(users.join("lukas.conf"), "u lukas 1500:100 \"Lukas\" /home/lukas /bin/sh\n")?;
+        // The first two sections of the page.
+        let script = format!(
+            "cp -a {}/srv/repo {upper}/srv/nixos-config; chown -R 1500:100 {upper}/srv/nixos-config; \
+             install -d -m 0700 {upper}/var/lib/secrets; \
+             umask 077; head -c 24 /dev/urandom | base64 > {upper}/var/lib/secrets/board-proxy",
+            installed.display(),
+            upper = upper.display()
+        );
+        std::fs::create_dir_all(upper.join("srv"))?;
+        let done = std::process::Command::new("sh").args(["-euc", &script]).status()?;
+        anyhow::ensure!(done.success(), "{done}");
+        Ok(())
+    });
+    let ctl = |words: &str| board.try_sh_as("root", &format!("{BOARDCTL} {words}"));
+    board.wait("a doctor who misses the agent alone", || {
+        let said = ctl("doctor").unwrap_or_else(|said| said);
+        let failures: Vec<&str> = said.lines().filter(|line| line.contains("fail ")).collect();
+        matches!(&failures[..], [one] if one.contains("runtime codex")).then_some(())
+    });
+    board.sh_as(
+        "lukas",
+        "printf '# Greeting\\n\\nA file GREETING with one friendly line.\\n' >/srv/nixos-config/docs/intent/greeting.md",
+    );
+    assert!(ctl("list").unwrap().contains("greeting  Planned  Greeting"));
+    ctl("start greeting").unwrap();
+    board.wait("the run that misses its agent", || {
+        let told = board.journal("--unit=board-agent-watcher.service");
+        told.iter().any(|line| line.contains("codex: not found in PATH")).then_some(())
+    });
 }
