@@ -15,6 +15,7 @@ use board_core::model::slug::Slug;
 use uuid::Uuid;
 
 pub(crate) mod marks;
+pub(crate) mod old;
 mod prepare;
 mod problems;
 pub(crate) mod texts;

@@ -2,7 +2,7 @@
 use axum::response::Response;
 use utoipa::OpenApi;
 
-use crate::handlers::{board, cards, drafts, events, jobs, settings, texts};
+use crate::handlers::{board, cards, drafts, events, jobs, old, settings, texts};
 use crate::reply::{Problem, json_response};
 
 /// The API of the board.
@@ -18,6 +18,7 @@ use crate::reply::{Problem, json_response};
         board::json,
         events::events,
         cards::get,
+        old::adopt,
         texts::create,
         texts::get,
         texts::put,

@@ -7,7 +7,8 @@ use board_core::model::card::CardId;
 
 use crate::app::App;
 use crate::handlers::{
-    assets, board, card_pages, cards, draft_pages, drafts, events, jobs, pages, settings, text_pages, texts,
+    assets, board, card_pages, cards, draft_pages, drafts, events, jobs, old, pages, settings, text_pages,
+    texts,
 };
 use crate::openapi;
 use crate::reply::Problem;
@@ -17,6 +18,7 @@ use crate::reply::Problem;
 pub(crate) const API_PATHS: &[&str] = &[
     "/api/board",
     "/api/board/events",
+    "/api/board/adopt",
     "/api/board/cards",
     "/api/board/cards/{id}",
     "/api/board/cards/{id}/move",
@@ -75,6 +77,7 @@ fn pages() -> Router<Arc<App>> {
         .route("/jobs", get(pages::jobs))
         .route("/jobs/{id}", get(pages::job))
         .route("/archiv", get(pages::archive))
+        .route("/altbestand", get(old::page).post(old::put_away))
         .route("/system", get(pages::system))
         .route("/system/pause", post(pages::pause))
         .route("/system/resume", post(pages::resume))
@@ -88,6 +91,7 @@ fn api() -> Router<Arc<App>> {
         .route("/api/openapi.json", get(openapi::get))
         .route("/api/board", get(board::json))
         .route("/api/board/events", get(events::events))
+        .route("/api/board/adopt", post(old::adopt))
         .route("/api/board/cards", post(texts::create))
         .route("/api/board/cards/{id}", get(cards::get).delete(cards::delete))
         .route("/api/board/cards/{id}/move", post(cards::move_to))
@@ -143,7 +147,8 @@ pub(crate) fn card_of_path(path: &str) -> Option<String> {
 /// An address of the board itself, of those that content may link to and a redirect may lead to.
 pub(crate) fn own_page(url: &str) -> Option<&str> {
     let path = url.split(['?', '#']).next().unwrap_or_default();
-    let pages = ["/", "/jobs", "/archiv", "/system", "/hilfe", "/karten/neu", "/entwuerfe/neu"];
+    let pages =
+        ["/", "/jobs", "/archiv", "/altbestand", "/system", "/hilfe", "/karten/neu", "/entwuerfe/neu"];
     let of_card = path.strip_suffix("/text").unwrap_or(path);
     let id = of_card.strip_prefix("/karten/").or_else(|| of_card.strip_prefix("/entwuerfe/"));
     let known = pages.contains(&path)

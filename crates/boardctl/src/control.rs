@@ -64,6 +64,14 @@ impl Control {
         self.granted(self.ask("POST", path, Some(body))?)
     }
 
+    /// Asks for something to be changed.
+    ///
+    /// # Errors
+    /// As [`Control::get`].
+    pub(crate) fn patch(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
+        self.granted(self.ask("PATCH", path, Some(body))?)
+    }
+
     /// Asks for something to be removed.
     ///
     /// # Errors

@@ -128,6 +128,9 @@ words! {
     stopping(): ", der Lauf wird beendet", ", the run is being ended";
     deleted(card): "{card}: gelöscht; 24 Stunden lang holt restore die Karte zurück",
         "{card}: deleted; restore brings the card back for 24 hours";
+    adopted(count): "{count} Karten weggeräumt; jede lässt sich einzeln zurückholen.", "{count} cards put away; each can be brought back by itself.";
+    would_adopt(count): "{count} Karten wären es; geändert ist nichts.", "{count} cards it would be; nothing is changed.";
+    more_to_adopt(count): "{count} sind übrig; derselbe Aufruf nimmt die nächsten.", "{count} are left; the same call takes the next.";
     paused(): "Angehalten; was läuft, läuft zu Ende. Weiter geht es mit resume-lanes.",
         "Paused; what runs goes on. resume-lanes lets it continue.";
     goes_on(): "Es geht weiter.", "It goes on.";

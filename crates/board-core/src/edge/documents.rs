@@ -9,14 +9,15 @@
 //! - [`catalogue`]: all of them at once, for the board's page
 //! - [`mod@write`]: the documents of a transition, step (2) of storage.md
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::files::beneath::read_beneath;
 use super::files::read::Read;
 use super::files::{FileError, Kind};
-use super::git::{EntryKind, Git, GitError, Oid};
+use super::git::{EntryKind, Git, GitError, Oid, TreeEntry};
 use crate::model::card::{Card, MAX_DOCUMENT_BYTES, Source};
-use crate::model::documents::{self, RECORD_DIR};
+use crate::model::documents::{self, INTENT_DIR, RECORD_DIR, RESEARCH_DIR};
 use crate::model::hash::blob_hash;
 use crate::model::phase::Phase;
 use crate::model::record::{self, MAX_RECORD_BYTES, Record};
@@ -261,6 +262,29 @@ impl Documents {
             }
         }
         self.has_record(slug)
+    }
+
+    /// Paths of the intents and questions that the branch had before a moment and whose card has no record: what is
+    /// older than the board.
+    ///
+    /// # Errors
+    /// If git fails.
+    pub fn older_than(&self, at: Timestamp) -> Result<BTreeSet<String>, DocumentsError> {
+        let (Some(then), Some(tip)) = (self.git.tip_before(&self.branch, at)?, self.tip()?) else {
+            return Ok(BTreeSet::new());
+        };
+        let names = |commit: &Oid, dir: &str| -> Result<BTreeSet<String>, GitError> {
+            let entries = self.git.ls_tree(commit, dir)?;
+            let stem = |entry: TreeEntry| Some(entry.name.file_stem()?.to_str()?.to_owned());
+            Ok(entries.into_iter().filter_map(stem).collect())
+        };
+        let known = names(&tip, RECORD_DIR)?;
+        let mut paths = BTreeSet::new();
+        for dir in [INTENT_DIR, RESEARCH_DIR] {
+            let old = names(&then, dir)?.into_iter().filter(|slug| !known.contains(slug));
+            paths.extend(old.map(|slug| format!("{dir}/{slug}.md")));
+        }
+        Ok(paths)
     }
 
     /// Whether the branch's commit has a record of this name.

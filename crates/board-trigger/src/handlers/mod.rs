@@ -7,6 +7,7 @@ pub(crate) mod draft_pages;
 pub(crate) mod drafts;
 pub(crate) mod events;
 pub(crate) mod jobs;
+pub(crate) mod old;
 pub(crate) mod pages;
 pub(crate) mod settings;
 pub(crate) mod text_pages;
@@ -140,6 +141,10 @@ pub(crate) fn frame(app: &App, ctx: &Ctx, world: &World) -> Frame {
         let what = pause_words(&pause, ctx.language);
         let text = say("banner.paused", &[("what", &what), ("why", &pause.reason)]);
         frame.banners.push(Banner { tone: "warn", text, href: Some("/system") });
+    }
+    if let Some(count) = crate::change::old::offered(world) {
+        let text = say("banner.old", &[("n", &count.to_string())]);
+        frame.banners.push(Banner { tone: "info", text, href: Some("/altbestand") });
     }
     if !ctx_is_operator(ctx) {
         let text = say("banner.viewer", &[("name", &ctx.identity.name)]);

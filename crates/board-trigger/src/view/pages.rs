@@ -26,6 +26,7 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("macros.html", include_str!("../../templates/macros.html")),
     ("md.html", include_str!("../../templates/md.html")),
     ("new.html", include_str!("../../templates/new.html")),
+    ("old.html", include_str!("../../templates/old.html")),
     ("problem.html", include_str!("../../templates/problem.html")),
     ("system.html", include_str!("../../templates/system.html")),
     ("text.html", include_str!("../../templates/text.html")),

@@ -9,6 +9,7 @@ mod edited;
 mod family;
 mod house;
 mod merged;
+mod old;
 mod reach;
 mod reading;
 mod texts;

@@ -1,6 +1,7 @@
 //! The board's use-cases as commands: what a click on a card, or on the page of the system, does as well.
 use std::path::PathBuf;
 
+use board_core::model::apply::old::Belongs;
 use board_core::model::card::CardId;
 use board_core::model::job::Lane;
 use board_core::model::phase::Phase;
@@ -61,6 +62,49 @@ pub(crate) enum Act {
     Delete(OnCard),
     /// Split an intent into children with the planner
     Split(OnCard),
+    /// Put planned cards from before the board where they belong, in one go
+    Adopt {
+        /// Those that were in the repository before this day or moment, as 2026-09-01
+        #[arg(long, value_name = "DATE")]
+        all_before: String,
+        /// Id of the phase: deployed or archiviert
+        #[arg(long = "as", value_name = "PHASE", value_parser = belongs)]
+        belongs: Belongs,
+        /// Only say which they are
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Link a card to a parent, or unlink it
+    Link {
+        /// Id of the child
+        #[arg(value_name = "CARD", value_parser = super::card)]
+        card: CardId,
+        /// Id of the parent; without one it is unlinked
+        #[arg(value_name = "PARENT", value_parser = super::card)]
+        parent: Option<CardId>,
+    },
+    /// Say that a synthesis was read, so that it can be started
+    Read(OnlyCard),
+    /// Write the synthesis of a card whose children have all ended
+    Synthesise(OnlyCard),
+    /// Put a card before another of its column, or at its end
+    Rank {
+        /// Its id
+        #[arg(value_name = "CARD", value_parser = super::card)]
+        card: CardId,
+        /// Id of the other one
+        #[arg(long, value_name = "CARD", value_parser = super::card)]
+        before: Option<CardId>,
+    },
+    /// Say which counts where a card's record was edited by hand
+    AdoptFile {
+        /// Its id
+        #[arg(value_name = "CARD", value_parser = super::card)]
+        card: CardId,
+        /// The file in the repository, or what the board knows
+        #[arg(long, value_name = "file|board", value_parser = ["file", "board"])]
+        take: String,
+    },
     /// Start nothing new: nothing at all, or nothing of a lane or a profile; what runs goes on
     Pause {
         #[command(flatten)]
@@ -94,6 +138,14 @@ pub(crate) struct New {
     /// Slug of an intent or a question; otherwise it is made of the title
     #[arg(long, value_name = "SLUG")]
     pub(crate) slug: Option<String>,
+}
+
+/// A card.
+#[derive(Debug, Args)]
+pub(crate) struct OnlyCard {
+    /// Its id
+    #[arg(value_name = "CARD", value_parser = super::card)]
+    pub(crate) card: CardId,
 }
 
 /// A card and what goes with the event.
@@ -146,6 +198,11 @@ pub(crate) struct What {
 
 fn phase(text: &str) -> Result<Phase, String> {
     Phase::from_id(text).ok_or_else(|| Phase::ALL.map(Phase::id).join(" | "))
+}
+
+fn belongs(text: &str) -> Result<Belongs, String> {
+    let known = [Belongs::Deployed, Belongs::Archived].map(|belongs| belongs.phase().id());
+    Belongs::from_id(text).ok_or_else(|| known.join(" | "))
 }
 
 fn from(text: &str) -> Result<From, String> {

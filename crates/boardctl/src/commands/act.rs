@@ -37,6 +37,24 @@ pub(crate) fn run(control: &Control, act: &Act, out: Out) -> anyhow::Result<()> 
         Act::Archive(on) => call(control, on, "archive", out),
         Act::Restore(on) => call(control, on, "restore", out),
         Act::Split(on) => call(control, on, "split", out),
+        Act::Adopt { all_before, belongs, dry_run } => {
+            let body = json!({"before": all_before, "as": belongs.phase().id(), "dry_run": dry_run});
+            adopted(out, &control.post("/api/board/adopt", &body)?, *dry_run)
+        }
+        Act::Link { card, parent } => {
+            let parent = parent.as_ref().map(ToString::to_string);
+            told(out, &control.patch(&of(card, "/parent"), &json!({"parent_id": parent}))?)
+        }
+        Act::Read(on) => told(out, &control.post(&of(&on.card, "/read"), &json!({"confirm": true}))?),
+        Act::Synthesise(on) => told(out, &control.post(&of(&on.card, "/synthesise"), &json!({}))?),
+        Act::Rank { card, before } => {
+            let before = before.as_ref().map(ToString::to_string);
+            let body = before.map_or_else(|| json!({}), |before| json!({"before": before}));
+            told(out, &control.post(&of(card, "/rank"), &body)?)
+        }
+        Act::AdoptFile { card, take } => {
+            told(out, &control.post(&of(card, "/adopt-file"), &json!({"take": take}))?)
+        }
         Act::Delete(on) => {
             control.delete(&of(&on.card, ""))?;
             if out.json {
@@ -136,6 +154,32 @@ fn told(out: Out, answer: &Value) -> anyhow::Result<()> {
         line.push_str(&words::stopping(out.language));
     }
     Ok(out.line(line)?)
+}
+
+/// The cards that were put away, one a line, and how many.
+fn adopted(out: Out, answer: &Value, dry_run: bool) -> anyhow::Result<()> {
+    if out.json {
+        return Ok(out.value(answer)?);
+    }
+    let cards: Vec<&str> = answer
+        .get("cards")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    for card in &cards {
+        out.line(format_args!("  {card}"))?;
+    }
+    let count = cards.len().to_string();
+    out.line(match dry_run {
+        true => words::would_adopt(out.language, &count),
+        false => words::adopted(out.language, &count),
+    })?;
+    match answer.get("more").and_then(Value::as_u64).filter(|more| *more > 0) {
+        Some(more) => Ok(out.line(words::more_to_adopt(out.language, &more.to_string()))?),
+        None => Ok(()),
+    }
 }
 
 fn paused(out: Out, answer: &Value, sentence: &str) -> anyhow::Result<()> {

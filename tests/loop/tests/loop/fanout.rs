@@ -254,3 +254,55 @@ fn with_the_watcher_killed_at_each_step_the_synthesis_is_written_once() {
         check(&world);
     }
 }
+
+#[test]
+fn a_family_and_cards_from_before_the_board_are_managed_from_a_terminal() {
+    let mut world = World::new(Options::default()).unwrap();
+    for slug in ["alt-eins", "alt-zwei"] {
+        world.intent(slug).unwrap();
+    }
+    world.git(&["add", "docs"]).unwrap();
+    world.git(&["commit", "--quiet", "-m", "Altes"]).unwrap();
+    for slug in ["ok-ganzes", "ok-teil", "ok-drittes"] {
+        world.intent(slug).unwrap();
+    }
+    world.start().unwrap();
+    let run = |arguments: &[&str]| -> Value {
+        let output = world.boardctl(arguments).arg("--json").output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let old = json!(["alt-eins", "alt-zwei"]);
+    let adopt = ["adopt", "--all-before", "2999-01-01", "--as", "deployed"];
+    assert_eq!(run(&[&adopt[..], &["--dry-run"]].concat())["cards"], old);
+    assert_eq!(world.phase("alt-eins"), "geplant");
+    assert_eq!(run(&adopt)["cards"], old);
+    assert_eq!((world.phase("alt-eins"), world.phase("ok-teil")), ("deployed".into(), "geplant".into()));
+    world.wait_committed();
+    let subjects = world.git(&["log", "--format=%s", "main"]).unwrap();
+    assert_eq!(subjects.matches("board: ").count(), 1, "one commit for all of them:\n{subjects}");
+
+    assert_eq!(run(&["link", "ok-teil", "ok-ganzes"])["parent_id"], "ok-ganzes");
+    run(&["archive", "ok-teil"]);
+    wait_synthesis(&world, "ok-ganzes", "ok-ganzes-synthese");
+    assert_eq!(run(&["read", "ok-ganzes-synthese"])["unread"], json!(false));
+    run(&["synthesise", "ok-ganzes"]);
+    wait_synthesis(&world, "ok-ganzes", "ok-ganzes-synthese-2");
+    run(&["rank", "ok-drittes", "--before", "ok-ganzes"]);
+    let board = world.api("GET", "", None).json();
+    let planned = board["columns"].as_array().unwrap().iter().find(|column| column["id"] == "geplant");
+    let order: Vec<&str> = planned.unwrap()["cards"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|card| card["id"].as_str().unwrap())
+        .collect();
+    let place = |id: &str| order.iter().position(|other| *other == id).unwrap();
+    assert_eq!(place("ok-drittes") + 1, place("ok-ganzes"), "{order:?}");
+    assert_eq!(run(&["link", "ok-teil"])["parent_id"], json!(null));
+    let refused = world.boardctl(&["adopt-file", "ok-teil", "--take", "board"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(4), "nothing was edited: {refused:?}");
+    let wrong = world.boardctl(&["adopt", "--all-before", "gestern", "--as", "deployed"]).output().unwrap();
+    let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(wrong.status.code() == Some(4) && said.contains("2026-09-01"), "{said}");
+}

@@ -26,6 +26,36 @@ fn repository() -> (Fixture, Documents) {
     (fixture, documents)
 }
 
+#[test]
+fn what_the_branch_had_before_a_day_and_no_record_of_is_older_than_the_board() {
+    let (fixture, documents) = repository();
+    fixture.write("docs/research/why.md", "# Warum?\n");
+    fixture.run(&["add", "-A"]);
+    let tree = fixture.run(&["write-tree"]);
+    let who = "Operator <op@example.org> 1577836800 +0000";
+    fixture.write("old-commit", format!("tree {tree}\nauthor {who}\ncommitter {who}\n\nold\n"));
+    let old = fixture.run(&["hash-object", "-t", "commit", "-w", "old-commit"]);
+    std::fs::remove_file(fixture.repo().join("old-commit")).unwrap();
+    fixture.run(&["update-ref", "refs/heads/main", &old]);
+    fixture.write("docs/intent/second.md", "# Zweite\n");
+    fixture.write("docs/intent/first.md", "# Erste, seither geändert\n");
+    fixture.run(&["add", "-A"]);
+    fixture.run(&["commit", "-q", "-m", "second"]);
+    fixture.write("docs/intent/third.md", "# nicht eingecheckt\n");
+    let older = |at: &str| -> Vec<String> {
+        documents.older_than(at.parse().unwrap()).unwrap().into_iter().collect()
+    };
+    assert_eq!(older("2019-12-31T23:59:59Z"), Vec::<String>::new());
+    assert_eq!(older("2020-01-01T00:00:01.500Z"), ["docs/intent/first.md", "docs/research/why.md"]);
+    assert_eq!(older("2999-01-01T00:00:00Z").len(), 3);
+    fixture.write("docs/board/first.yaml", record_of(Phase::Deployed));
+    fixture.run(&["add", "docs/board"]);
+    fixture.run(&["commit", "-q", "-m", "record"]);
+    assert_eq!(older("2020-01-02T00:00:00Z"), ["docs/research/why.md"]);
+    let elsewhere = Documents::new(fixture.git(), "nirgends");
+    assert!(elsewhere.older_than(Timestamp::MIN).unwrap().is_empty());
+}
+
 fn record_of(phase: Phase) -> String {
     format!("schema: 1\nphase: {phase}\n")
 }

@@ -4,6 +4,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::model::time::Timestamp;
+
 use super::{
     Call, CommitInfo, Git, GitError, Head, Oid, Place, at, branch_ref, check_ref,
     invoke::Reply,
@@ -286,6 +288,25 @@ impl Git {
             call = call.config(format!("merge.{driver}.driver=false"));
         }
         yes_or_no(call.args(["--end-of-options", tip.as_str(), commit.as_str()]).run()?)
+    }
+
+    /// What a branch was at a moment: its newest commit from before, along the first parents, so that a side branch
+    /// that was merged later does not count.
+    ///
+    /// # Errors
+    /// A name that is no branch name, or git fails.
+    pub fn tip_before(&self, branch: &str, at: Timestamp) -> Result<Option<Oid>, GitError> {
+        // In seconds: what git makes of a date that it reads depends on more than the date.
+        let (name, before) = (branch_ref(branch)?, format!("--min-age={}", at.as_millis() / 1000));
+        if self.resolve(&name)?.is_none() {
+            return Ok(None);
+        }
+        let call =
+            self.call(["rev-list", "-1", "--first-parent", &before, "--end-of-options", name.as_str()]);
+        match call.read().success()? {
+            output if output.is_empty() => Ok(None),
+            output => understood(self, "git rev-list", parse::parse_oid(&output)).map(Some),
+        }
     }
 
     /// All refs with their objects, to be compared before and after a run.

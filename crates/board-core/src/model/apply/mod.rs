@@ -7,6 +7,7 @@ pub mod adopted;
 mod choice;
 mod draft;
 mod ideas;
+pub mod old;
 mod operator;
 mod outcome;
 pub mod rank;

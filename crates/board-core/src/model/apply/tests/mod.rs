@@ -1,5 +1,6 @@
 //! The loop as the board sees it: what each outcome and each click does.
 
+mod old;
 mod table;
 mod text;
 
