@@ -22,7 +22,8 @@ let
   refused = map (assertion: assertion.message) (
     builtins.filter (assertion: !assertion.assertion) config.assertions
   );
-  source = config.environment.etc."board-agent/config.toml".source;
+  # A host without the board has none.
+  source = (config.environment.etc."board-agent/config.toml" or { source = { }; }).source;
 in
 # As NixOS does: what an assertion refuses is not looked at further.
 if refused != [ ] then
@@ -40,8 +41,12 @@ else
     inherit (config.networking) firewall;
     inherit (config.environment) systemPackages;
     tmpfiles = config.systemd.tmpfiles.rules;
-    settings = lib.filterAttrsRecursive (_: value: value != null) config.services.board-agent.settings;
+    settings =
+      if config.services.board-agent.enable then
+        lib.filterAttrsRecursive (_: value: value != null) config.services.board-agent.settings
+      else
+        { };
     etc = builtins.mapAttrs (_: entry: toString entry.source) config.environment.etc;
     check = source.script or "";
-    configFile = source;
+    configFile = source.outPath or null;
   }

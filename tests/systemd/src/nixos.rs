@@ -203,7 +203,11 @@ fn try_switch(board: &Board, host: &Host) -> anyhow::Result<Plan> {
     // Beside each other, as both systems lie in the store.
     let (old, new) = (tempfile::tempdir()?, tempfile::tempdir()?);
     let installed = Root::installed()?.layer.join("upper");
-    write_host(host, &installed, new.path())?;
+    std::fs::create_dir_all(new.path().join(UNITS))?;
+    // A host without the board has no unit of it.
+    if !host.units().is_empty() {
+        write_host(host, &installed, new.path())?;
+    }
     let units = board.path("/").join(UNITS);
     copy_ours(&units, &old.path().join(UNITS))?;
     let plan = plan(&old.path().join(UNITS), &new.path().join(UNITS), &active)?;

@@ -9,7 +9,7 @@ use systemd_tests::nixos::{self, BOARDCTL};
 use systemd_tests::skip::skip;
 use systemd_tests::{Board, nixos::host};
 
-use crate::help::{building, is_alive, unit_of};
+use crate::help::{building, is_alive, result, unit_of};
 
 /// Another package with the same programs, as after an update.
 const NEWER: &str = "services.board-agent.package = pkgs.board-agent // { outPath = pkgs.board-agent.outPath + \"-newer\"; };";
@@ -180,6 +180,34 @@ fn the_owner_of_a_checkout_in_his_home_is_the_service_with_a_state_directory_of_
     assert!(units.contains("as the configuration needs it"), "{said}");
     let secret = said.lines().find(|line| line.contains("identity")).unwrap_or(&said);
     assert!(secret.contains("proxy with a secret"), "{said}");
+}
+
+#[test]
+fn a_host_that_gives_the_board_up_ends_its_runs_and_keeps_its_state() {
+    if !can_evaluate("systemd nixos off") {
+        return;
+    }
+    let board = nixos::start(&host(""));
+    let (_, agent) = building(&board, "gate-eins");
+    nixos::switch(&board, &host("services.board-agent.enable = lib.mkForce false;"));
+    board.wait("the end of the run", || (!is_alive(agent)).then_some(()));
+    board.wait("everything to be stopped", || {
+        let units = board.systemctl(
+            "list-units --plain --no-legend --state=active,activating,deactivating,reloading 'board-agent*'",
+        );
+        // The slice goes with its last process.
+        units.lines().all(|line| line.contains(".slice")).then_some(())
+    });
+    assert!(board.path("/var/lib/board-agent/state.json").exists());
+    // Taken back, it goes on from there.
+    nixos::switch(&board, &host(""));
+    board.systemctl("start multi-user.target");
+    let card = board.wait_phase("gate-eins", &["umsetzung_fehlgeschlagen"]);
+    assert_eq!(result(&card), "interrupted");
+    board.open("gate-eins");
+    assert_eq!(board.call("gate-eins", "resume").status, 202);
+    board.wait_phase("gate-eins", &["bereit_fuer_deployment"]);
+    board.assert_paths_active();
 }
 
 /// The default host on a unix socket whose proxy is the test, root of the host.
