@@ -229,6 +229,17 @@ impl World {
         Ok(())
     }
 
+    /// Makes a directory of the world that everybody may use, as those that two services share.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn open_dir(&self, name: &str) -> anyhow::Result<()> {
+        let path = self.path(name);
+        std::fs::create_dir(&path)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777))?;
+        Ok(())
+    }
+
     /// Writes an intent; its card's id decides what the agent does (`agent.sh`).
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! What can be done with a card: the list that feeds the buttons, the drop zones and the API's 409.
 use board_core::edge::settings::Language;
-use board_core::model::board::Board;
+use board_core::model::board::{Board, Policy};
 use board_core::model::card::Card;
 use board_core::model::event::EventKind;
 use board_core::model::phase::Phase;
@@ -235,8 +235,10 @@ pub(crate) fn retry(board: &Board, card: &Card) -> Option<EventKind> {
 }
 
 /// The buttons of a card's page.
-pub(crate) fn buttons(board: &Board, card: &Card, undo_seconds: u32, language: Language) -> Vec<Action> {
+pub(crate) fn buttons(board: &Board, card: &Card, policy: &Policy, language: Language) -> Vec<Action> {
+    let abandons = is_with_external_builder(card, policy);
     let label = |event: EventKind| match (event, language) {
+        (EventKind::CancelAsked, _) if abandons => t(language, "card.give-up", &[]),
         // Of an idea; the history says it of every text.
         (EventKind::DocumentWritten, _) => t(language, "card.as-intent", &[]),
         (_, Language::De) => event.label_de().to_owned(),
@@ -255,14 +257,19 @@ pub(crate) fn buttons(board: &Board, card: &Card, undo_seconds: u32, language: L
                 "plain"
             };
             let to = target(card, event).map_or("", |phase| phase_label(phase, language));
-            let hint = t(
-                language,
-                &format!("hint.{}", event.id()),
-                &[("to", to), ("seconds", &undo_seconds.to_string())],
-            );
+            let seconds = policy.undo_seconds.to_string();
+            let hint = match event == EventKind::CancelAsked && abandons {
+                true => t(language, "hint.give-up", &[]),
+                false => t(language, &format!("hint.{}", event.id()), &[("to", to), ("seconds", &seconds)]),
+            };
             Some(Action { event: event.id(), label: label(event), hint, needs: needs(event)?, tone })
         })
         .collect()
+}
+
+/// Whether another service builds this card: it cannot be asked to stop, only given up (docs/builder.md).
+pub(crate) fn is_with_external_builder(card: &Card, policy: &Policy) -> bool {
+    policy.external_builder && card.phase == Phase::InUmsetzung && card.parked.is_none()
 }
 
 /// What is possible but not what one usually wants next.

@@ -331,6 +331,11 @@ fn running(world: &World, card: &Card, job: &board_core::model::job::Job, langua
     }
     let reference = job.reference();
     match world.place(reference) {
+        // Of an external builder that does not answer.
+        Place::Running if world.waits.cards.contains_key(&card.id) => {
+            let wait = &world.waits.cards[&card.id];
+            State::new("warn", text::excerpt(&wait.reason, EXCERPT)).since(wait.since)
+        }
         Place::Running => {
             let run = world.runs.get(&reference);
             let used = run.map_or(0, |run| run.iterations).to_string();

@@ -468,7 +468,7 @@ pub(crate) fn page(
         phase_label: phase_label(card.phase, language),
         column: card.phase.column().map(|column| super::column_label(column, language)),
         state: state(world, card, language),
-        actions: actions::buttons(&world.board, card, policy.undo_seconds, language),
+        actions: actions::buttons(&world.board, card, policy, language),
         parent: card.parent.as_ref().map(slug_link),
         children: card.children.iter().map(slug_link).collect(),
         synthesis: card.synthesis.as_ref().map(slug_link),
@@ -480,7 +480,14 @@ pub(crate) fn page(
             .error
             .as_ref()
             .map(|error| t(language, &format!("result.{}", error.result.id()), &[])),
-        used: card.used.as_ref().map(|used| text::duration(used.seconds)),
+        used: card.used.as_ref().map(|used| {
+            let told = text::duration(used.seconds);
+            // Nobody here measured it.
+            match policy.external_builder && is_of_a_build(card) {
+                true => format!("{told} · {}", t(language, "card.as-builder-says", &[])),
+                false => told,
+            }
+        }),
         role_label: t(language, &format!("role.{}", role_of(card).id()), &[]),
         chosen_profile: card.choice.profile.clone(),
         chosen_iterations: card.choice.iterations,
@@ -506,6 +513,12 @@ fn edits(card: &Card) -> bool {
         Source::Idea => rests && card.open_draft.is_none(),
         Source::Draft => false,
     }
+}
+
+/// Whether the figures of a card are those of its build: the run that ended last was one.
+fn is_of_a_build(card: &Card) -> bool {
+    let just_built = card.phase == Phase::Review && card.interruptions == 0;
+    card.phase == Phase::UmsetzungFehlgeschlagen || just_built
 }
 
 /// What an operator types to look at a finished build and to take it; the board never merges.

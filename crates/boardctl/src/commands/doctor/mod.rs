@@ -3,6 +3,7 @@
 //! It only looks. Each check is a function that answers with lines; both languages of a line stand side by side where
 //! the check is, since a line makes sense only beside it.
 mod agents;
+mod builder;
 mod forged;
 mod host;
 mod units;
@@ -156,6 +157,7 @@ pub(crate) fn run(
             units::check(&mut report, &settings);
             agents::sandbox(&mut report, &settings);
             agents::runtimes(&mut report, &settings);
+            builder::check(&mut report, &settings);
             ways::check(&mut report, &settings, control);
         }
     }
