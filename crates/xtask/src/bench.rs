@@ -32,6 +32,7 @@ const BENCHES: &[Bench] = &[
     Bench { name: "audit", package: "board-core", example: "commit_cost" },
     Bench { name: "scale", package: "loop-tests", example: "scale" },
     Bench { name: "memory", package: "loop-tests", example: "memory" },
+    Bench { name: "agents", package: "agents-tests", example: "run_cost" },
     Bench { name: "agents", package: "board-worker", example: "event_rate" },
     Bench { name: "systemd", package: "systemd-tests", example: "lanes" },
 ];

@@ -330,10 +330,19 @@ impl World {
     /// # Errors
     /// If the program cannot be started.
     pub fn start_worker(&self, lane: Lane, slot: u32) -> anyhow::Result<Child> {
+        Ok(self.worker(lane, slot)?.spawn()?)
+    }
+
+    /// One activation of a slot, to be started.
+    ///
+    /// # Errors
+    /// If the program is not built or the log cannot be written.
+    pub fn worker(&self, lane: Lane, slot: u32) -> anyhow::Result<Command> {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.path("dev.log"))?;
         let mut command = self.daemon("board-worker")?;
         command.args(["--lane", lane.id(), "--slot", &slot.to_string()]);
-        Ok(command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?)
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        Ok(command)
     }
 
     /// The end of what the daemons said.
