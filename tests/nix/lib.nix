@@ -6,22 +6,30 @@ let
 
   lib = rec {
     inherit (builtins)
+      # { a } -> [String]; { a } -> [a]
       attrNames
       attrValues
+      # (a -> [b]) -> [a] -> [b]
       concatMap
+      # a -> [a] -> Bool
       elem
+      # (a -> Bool) -> [a] -> [a]
       filter
+      # (b -> a -> b) -> b -> [a] -> b
       foldl'
+      # [a] -> a; [a] -> Int; [a] -> [a]
       head
       length
-      listToAttrs
-      mapAttrs
       tail
+      # [{ name, value }] -> { a }
+      listToAttrs
+      # (String -> a -> b) -> { a } -> { b }
+      mapAttrs
+      # (a -> Bool) -> [a] -> Bool
+      any
+      all
       ;
 
-    # [a] -> (a -> Bool) -> Bool
-    any = builtins.any;
-    all = builtins.all;
     # Bool -> a -> [a]; Bool -> [a] -> [a]; Bool -> String -> String; Bool -> { a } -> { a }
     optional = condition: value: if condition then [ value ] else [ ];
     optionals = condition: values: if condition then values else [ ];
@@ -94,7 +102,7 @@ let
     # [String] -> a -> { a }
     setAttrByPath = path: value: if path == [ ] then value else { ${head path} = setAttrByPath (tail path) value; };
 
-    # Path -> { … }
+    # Path -> { a }
     importTOML = file: builtins.fromTOML (builtins.readFile file);
     # package.nix alone: what is selected is not looked at here.
     fileset = {
@@ -104,12 +112,16 @@ let
     licenses = genAttrs [ "mit" "asl20" ] (spdx: { inherit spdx; });
     platforms.linux = [ "x86_64-linux" "aarch64-linux" ];
 
+    # Bool -> Definition -> Definition; [Definition] -> Definition; Int -> Definition -> Definition
     mkIf = condition: content: wrapper "if" { inherit condition content; };
     mkMerge = contents: wrapper "merge" { inherit contents; };
     mkOverride = priority: content: wrapper "override" { inherit priority content; };
+    # Definition -> Definition
     mkDefault = mkOverride 1000;
     mkForce = mkOverride 50;
+    # { type, default, defaultText, example, description, apply } -> Option
     mkOption = wrapper "option";
+    # String -> Text
     literalExpression = text: wrapper "literalExpression" { inherit text; };
     # String -> Option
     mkEnableOption =

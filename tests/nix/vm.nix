@@ -31,6 +31,8 @@
     in
     {
       imports = [ ../../nixos-module.nix ];
+      # A test's machine may come without it.
+      system.switch.enable = true;
       services.board-agent = {
         enable = true;
         inherit package;

@@ -108,3 +108,10 @@ fn users_groups_and_directories_are_made_for_who_needs_them() {
         assert!(programs.contains(&format!("-{program}\"")), "{program}: {programs}");
     }
 }
+
+#[test]
+fn what_the_list_of_lib_does_not_have_stops_the_evaluation_by_its_name() {
+    let host = "{ lib, ... }: { services.board-agent = { enable = true; repository = lib.getExe 1; }; }";
+    let error = format!("{:#}", Host::of(host).unwrap_err());
+    assert!(error.contains("attribute 'getExe' missing"), "{error}");
+}
