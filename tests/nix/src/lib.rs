@@ -6,7 +6,7 @@
 //! - [`switch`]: what a switch does with units that changed
 //! - [`tree`]: the directory of units that NixOS would make
 //! - [`page`]: the examples of `docs/nixos.md`
-//! - [`reference`]: `docs/options.md`, made from the declarations
+//! - [`mod@reference`]: `docs/options.md`, made from the declarations
 
 #![allow(clippy::panic, reason = "support of tests: a panic is how they fail")]
 
