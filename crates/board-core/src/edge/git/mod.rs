@@ -25,6 +25,7 @@ mod commit_tests;
 mod error;
 mod index;
 mod invoke;
+mod memory;
 mod objects;
 mod oid;
 mod parse;
@@ -54,6 +55,9 @@ pub use ref_locks::RefLocks;
 pub use refs::{Checkout, Cut};
 pub(crate) use refs::{understood, work_tree_of};
 pub use state::{CommitBlock, IndexLock, Operation, Reaped};
+
+/// Where a checkout and its repository lie, as git is asked.
+const PLACES: [&str; 3] = ["--show-toplevel", "--git-dir", "--git-common-dir"];
 
 /// The technical identity: author and committer of every commit of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,6 +95,7 @@ pub struct Git {
     pub(in crate::edge) digits: usize,
     /// Names of configured merge drivers, which must not run.
     merge_drivers: Vec<String>,
+    memory: memory::Memory,
 }
 
 impl Git {
@@ -104,40 +109,54 @@ impl Git {
         let start = repository.canonicalize().map_err(at(repository))?;
         // git compares safe.directory with the top level that it finds, so it is looked for the same way.
         let trusted = start.ancestors().find(|dir| dir.join(".git").exists()).unwrap_or(&start);
-        let reply = Call::discover(&options.program, &start)
-            .config(safe_directory(trusted))
-            .args(["rev-parse", "--is-bare-repository", "--is-inside-work-tree", "--show-object-format"])
-            .read()
-            .run()?;
-        if reply.code != 0 {
-            return Err(GitError::NotARepository { path: start, reason: reply.stderr });
-        }
+        let ask = |questions: &[&str]| {
+            let call = Call::discover(&options.program, &start).config(safe_directory(trusted));
+            call.arg("rev-parse").args(questions).read().run()
+        };
+        // All in one call, since every process costs more than its answer.
+        let kind = ["--is-bare-repository", "--is-inside-work-tree", "--show-object-format"];
+        let reply = ask(&[&kind[..], &["--path-format=absolute"], &PLACES].concat())?;
         let answer = String::from_utf8_lossy(&reply.stdout).into_owned();
-        let digits = match answer.lines().collect::<Vec<_>>().as_slice() {
+        let digits = match answer.lines().take(kind.len()).collect::<Vec<_>>().as_slice() {
+            // It has no top level to tell, so the code is not 0.
+            ["true", ..] => return Err(GitError::Bare { path: start }),
+            _ if reply.code != 0 && !answer.starts_with("false\nfalse\n") => {
+                return Err(GitError::NotARepository { path: start, reason: reply.stderr });
+            }
             [_, "true", "sha1"] => 40,
             [_, "true", "sha256"] => 64,
-            ["true", ..] => return Err(GitError::Bare { path: start }),
-            _ => {
-                let reason = format!("it is not inside a work tree ({})", answer.trim().replace('\n', " "));
+            other => {
+                let reason = format!("it is not inside a work tree ({})", other.join(" "));
                 return Err(GitError::NotARepository { path: start, reason });
             }
         };
-        let path_of = |question: &str| -> Result<PathBuf, GitError> {
-            let mut line = Call::discover(&options.program, &start)
-                .config(safe_directory(trusted))
-                .args(["rev-parse", "--path-format=absolute", question])
-                .read()
-                .success()?;
-            line.pop();
+        let places: Vec<&[u8]> = reply.stdout.split(|byte| *byte == b'\n').skip(kind.len()).collect();
+        let [top_level, git_dir, common_dir] = match places.as_slice() {
+            [top_level, git_dir, common_dir, []] => {
+                [top_level.to_vec(), git_dir.to_vec(), common_dir.to_vec()]
+            }
+            // A path with a line end in it: one question for each.
+            _ => {
+                let alone = |question: &str| -> Result<Vec<u8>, GitError> {
+                    let mut line = ask(&["--path-format=absolute", question])?.success()?;
+                    line.pop();
+                    Ok(line)
+                };
+                let [top_level, git_dir, common_dir] = PLACES;
+                [alone(top_level)?, alone(git_dir)?, alone(common_dir)?]
+            }
+        };
+        let real = |line: Vec<u8>| {
             let path = PathBuf::from(std::ffi::OsString::from_vec(line));
             path.canonicalize().map_err(at(&path))
         };
         let mut git = Self {
-            top_level: path_of("--show-toplevel")?,
-            git_dir: path_of("--git-dir")?,
-            common_dir: path_of("--git-common-dir")?,
+            top_level: real(top_level)?,
+            git_dir: real(git_dir)?,
+            common_dir: real(common_dir)?,
             digits,
             merge_drivers: Vec::new(),
+            memory: memory::Memory::default(),
             options,
         };
         git.read_dangerous_config()?;
@@ -335,6 +354,16 @@ mod tests {
         assert_eq!(other.common_dir(), git.common_dir());
         assert_eq!(other.top_level(), linked.canonicalize().unwrap());
         assert_eq!(repo_lock_name(other.common_dir()), repo_lock_name(git.common_dir()));
+    }
+
+    #[test]
+    fn a_path_with_a_line_end_is_one_path() {
+        let fixture = Fixture::with_commit();
+        let odd = fixture.dir().join("two\nlines");
+        std::fs::rename(fixture.repo(), &odd).unwrap();
+        let git = Git::open(&odd, fixture.options()).unwrap();
+        assert_eq!(git.top_level(), odd.canonicalize().unwrap());
+        assert_eq!(git.common_dir(), git.top_level().join(".git"));
     }
 
     #[test]

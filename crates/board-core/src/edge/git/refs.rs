@@ -68,11 +68,21 @@ impl Git {
     }
 
     fn resolve(&self, name: &str) -> Result<Option<Oid>, GitError> {
+        let file = self.ref_file(name);
+        if let Some(known) = file.as_deref().and_then(|file| self.known_tip(name, file)) {
+            return Ok(Some(known));
+        }
         let commit = format!("{name}^{{commit}}");
         let reply =
             self.call(["rev-parse", "--verify", "--quiet", "--end-of-options", &commit]).read().run()?;
         match reply.code {
-            0 => understood(self, "git rev-parse", parse::parse_oid(&reply.stdout)).map(Some),
+            0 => {
+                let tip = understood(self, "git rev-parse", parse::parse_oid(&reply.stdout))?;
+                if let Some(file) = file {
+                    self.remember_tip(name, file, &tip);
+                }
+                Ok(Some(tip))
+            }
             1 => Ok(None),
             _ => Err(reply.failure()),
         }
@@ -127,6 +137,10 @@ impl Git {
     /// # Errors
     /// If git fails.
     pub fn checkouts(&self) -> Result<Vec<Checkout>, GitError> {
+        let stamp = self.checkouts_stamp()?;
+        if let Some(known) = self.known_checkouts(&stamp) {
+            return Ok(known);
+        }
         let output = self.call(["worktree", "list", "--porcelain", "-z"]).read().success()?;
         let records = understood(self, "git worktree list", parse::parse_worktrees(&output))?;
         let mut linked = self.linked_git_dirs()?;
@@ -138,6 +152,9 @@ impl Git {
             if let (Some(head), Some(git_dir)) = (record.head, git_dir) {
                 checkouts.push(Checkout { path: record.path, git_dir, head, locked: record.locked });
             }
+        }
+        if self.checkouts_stamp()? == stamp {
+            self.remember_checkouts(stamp, &checkouts);
         }
         Ok(checkouts)
     }
