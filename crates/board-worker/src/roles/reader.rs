@@ -287,8 +287,12 @@ fn tree(repository: &Repository, commit: &str, directory: &Path) -> anyhow::Resu
     let tree = directory.join("tree");
     // The private index lies in the repository's own lock directory, so this is a write of ours.
     let _lock = repository.lock()?;
-    readers_tree(&repository.git, &commit, &tree)?;
-    let log = repository.git.log_text(&commit, MAX_LOG_COMMITS, MAX_LOG_BYTES)?;
+    let (git, commit) = (&repository.git, &commit);
+    let log = std::thread::scope(|scope| {
+        let log = scope.spawn(|| git.log_text(commit, MAX_LOG_COMMITS, MAX_LOG_BYTES));
+        readers_tree(git, commit, &tree)?;
+        log.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })?;
     write(directory, "log.txt", &log.bytes)
 }
 

@@ -1,6 +1,6 @@
 //! A clean tree of a commit for those that only read (review, research, split), and the proof that they did.
 //!
-//! Made with a private index and `checkout-index`, since `git archive` obeys `export-ignore` and would leave out
+//! Made with a private index and `read-tree -u`, since `git archive` obeys `export-ignore` and would leave out
 //! what the repository's attributes name. It has no git directory.
 use std::{
     collections::BTreeMap,
@@ -59,12 +59,11 @@ pub enum Difference {
 }
 
 /// Writes the files of a commit into `dest`, which must be missing or empty. Modes and links are kept,
-/// submodules become empty directories.
+/// submodules become empty directories. A repository with filters was refused when it was opened, so open it for this.
 ///
 /// # Errors
 /// It is not empty, there is no such commit, the disk is full, or git fails; `dest` may hold a part then.
 pub fn readers_tree(git: &Git, commit: &Oid, dest: &Path) -> Result<(), GitError> {
-    git.refuse_new_filters()?;
     std::fs::create_dir_all(dest).map_err(at(dest))?;
     let dest = dest.canonicalize().map_err(at(dest))?;
     if std::fs::read_dir(&dest).map_err(at(&dest))?.next().is_some() {
@@ -73,10 +72,8 @@ pub fn readers_tree(git: &Git, commit: &Oid, dest: &Path) -> Result<(), GitError
     // The new directory is the work tree, so that attributes are the commit's and not those of a checkout.
     let place = Place { git_dir: git.common_dir().to_owned(), work_tree: dest };
     let index = PrivateIndex::new(git);
-    let call =
-        |args: &[&str]| git.call_at(&place, args).index(index.path()).config("core.sparseCheckout=false");
-    call(&["read-tree", commit.as_str()]).success()?;
-    call(&["checkout-index", "--all", "--force", "--quiet"]).success().map(drop)
+    let call = git.call_at(&place, ["read-tree", "--reset", "-u", commit.as_str()]);
+    call.index(index.path()).config("core.sparseCheckout=false").success().map(drop)
 }
 
 /// Takes the fingerprint of a tree. Links are not followed.
