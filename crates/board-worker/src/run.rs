@@ -4,6 +4,7 @@
 //! and, after a deploy, the new program. A worker that finds only what may not run now waits inside, since
 //! the path unit would start it again at once, for ever.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,7 +21,8 @@ use board_core::edge::settings::Settings;
 use board_core::edge::store::Store;
 use board_core::edge::wake::{Wake, WatchSpec};
 use board_core::model::board::Board;
-use board_core::model::job::{Job, Lane};
+use board_core::model::card::Card;
+use board_core::model::job::{Job, JobRef, Lane};
 use board_core::model::outcome::{Outcome, RunResult};
 use nix::sys::signal::{SigSet, Signal};
 use uuid::Uuid;
@@ -188,7 +190,7 @@ impl Worker<'_> {
     /// leaves: they carry its job in their environment.
     fn end_leftovers(&self, slot: &Slot) -> anyhow::Result<()> {
         let place = slot.name().to_string();
-        let view = self.queue.view(&[], false)?;
+        let view = self.queue.view_without_done(false)?;
         for file in view.running.iter().filter(|file| file.place == place) {
             leftovers::end_of_job(file.job.job)?;
         }
@@ -275,8 +277,11 @@ impl Worker<'_> {
 
     fn try_claim(&self, slot: &Slot, seen: Inbox, board: &Board) -> anyhow::Result<Claim> {
         let now = clock::now();
+        let current: BTreeSet<JobRef> =
+            board.cards.values().filter_map(Card::current_job).map(Job::reference).collect();
         let Claimed { claim, thrown_out } = slot.claim(
             seen,
+            |job| current.contains(&job),
             |job| standing(board, job),
             |job| {
                 if let Some(pause) = board.pause_of(job, now) {

@@ -298,7 +298,7 @@ fn claimed(setup: &Setup, lane: board_core::model::job::Lane) {
     use board_core::edge::queue::claim::{Claim, MayRun, Slot, Standing};
     let queue = setup.queue();
     let slot = Slot::acquire(&queue, lane, 1).unwrap();
-    let claim = slot.claim(slot.look().unwrap(), |_| Standing::Current, |_| MayRun::Now).unwrap();
+    let claim = slot.claim(slot.look().unwrap(), |_| true, |_| Standing::Current, |_| MayRun::Now).unwrap();
     assert!(matches!(claim.claim, Claim::Job(_)));
 }
 

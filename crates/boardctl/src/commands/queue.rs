@@ -123,7 +123,7 @@ pub(crate) fn show(settings: &Settings, out: Out) -> anyhow::Result<()> {
 }
 
 fn lying(queue: &Queue) -> anyhow::Result<Vec<Lying>> {
-    let view = queue.view(&[], false)?;
+    let view = queue.view_without_done(false)?;
     let mut files = Vec::new();
     let mut add = |place: String, dir: &Path, name: String| {
         let path = dir.join(&name);

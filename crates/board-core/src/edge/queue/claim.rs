@@ -2,7 +2,7 @@
 //!
 //! Liveness is the kernel's lock, never a process id, a time or a heartbeat: whoever holds the slot lock knows
 //! that everything in its running directory is orphaned. Two claimers race on one rename; one wins.
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::{Fate, Queue, QueueError, Reason, SlotName, ThrownOut};
@@ -77,6 +77,20 @@ pub struct Claimed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inbox(Vec<Entry>);
 
+/// A job file that waits for its turn.
+enum Waiting {
+    Closed(Entry),
+    Open(Box<Job>),
+}
+
+/// What a claim met on its way.
+#[derive(Default)]
+struct Found {
+    thrown_out: Vec<ThrownOut>,
+    /// The first file that cannot be moved.
+    stuck: Option<(String, FileError)>,
+}
+
 /// What is to be done with one file of the inbox.
 enum Sorted {
     Runs(Box<Job>),
@@ -133,55 +147,91 @@ impl Slot {
     /// Throws out what cannot run (malformed, superseded, duplicate) of what was seen, then takes at most one job:
     /// the oldest that may run now. Durable when it returns.
     ///
+    /// `is_expected` tells the jobs that are some card's current one by their names. They are opened from the oldest on
+    /// until one may run, everything else at once: a long queue is not read whole for each of its jobs.
+    ///
     /// # Errors
     /// [`QueueError`] if the queue cannot be read, or if the claim cannot be made durable; the job may then lie
     /// in the running directory, where the next recovery finds it.
     pub fn claim(
         &self,
         seen: Inbox,
+        is_expected: impl Fn(JobRef) -> bool,
         mut standing: impl FnMut(&Job) -> Standing,
         mut may_run: impl FnMut(&Job) -> MayRun,
     ) -> Result<Claimed, QueueError> {
         let inbox = self.queue.layout.inbox(self.lane);
         // After the inbox: a job that another slot claims in between is seen there.
         let running = self.running_jobs()?;
-        let (mut jobs, mut thrown_out, mut stuck) = (Vec::new(), Vec::new(), None);
+        let mut found = Found::default();
+        let mut waiting = BTreeMap::new();
         for entry in seen.0.into_iter().filter(is_json) {
-            let name = entry.name.to_string_lossy().into_owned();
-            match self.sort(&inbox, &entry, &running, &mut standing)? {
-                Sorted::Runs(job) => jobs.push(job),
-                Sorted::Gone => {}
-                Sorted::Goes(fate, reason) => {
-                    match self.queue.throw_out(&inbox.join(&entry.name), fate, &reason) {
-                        Ok(true) => thrown_out.push(ThrownOut { fate, reason }),
-                        Ok(false) => {}
-                        // The others need not wait for it.
-                        Err(error) => stuck = stuck.or(Some((name, error))),
+            match JobRef::from_job_file(&entry.name.to_string_lossy()).filter(|job| is_expected(*job)) {
+                Some(job) => {
+                    waiting.insert(job, Waiting::Closed(entry));
+                }
+                None => {
+                    if let Some(job) = self.open(&inbox, &entry, &running, &mut standing, &mut found)? {
+                        waiting.insert(job.reference(), Waiting::Open(job));
                     }
                 }
             }
         }
-        jobs.sort_by_key(|job| job.reference());
         let mut held_back = Vec::new();
-        for job in jobs {
+        for (reference, job) in waiting {
+            let job = match job {
+                Waiting::Open(job) => job,
+                Waiting::Closed(entry) => {
+                    let opened = self.open(&inbox, &entry, &running, &mut standing, &mut found)?;
+                    let Some(job) = opened else { continue };
+                    job
+                }
+            };
             match may_run(&job) {
-                MayRun::HeldBack(why) => held_back.push((job.reference(), why)),
+                MayRun::HeldBack(why) => held_back.push((reference, why)),
                 MayRun::Now => match self.take(&inbox, &job) {
-                    Ok(true) => return Ok(Claimed { claim: Claim::Job(job), thrown_out }),
+                    Ok(true) => {
+                        return Ok(Claimed { claim: Claim::Job(job), thrown_out: found.thrown_out });
+                    }
                     Ok(false) => {}
                     Err(TakeError::NotMoved(error)) => {
-                        stuck = stuck.or(Some((job.reference().job_file(), error)));
+                        found.stuck.get_or_insert((reference.job_file(), error));
                     }
                     Err(TakeError::NotDurable(error)) => return Err(error.into()),
                 },
             }
         }
-        let claim = match stuck {
+        let claim = match found.stuck {
             Some((name, error)) => Claim::CannotMove { name, error },
             None if held_back.is_empty() => Claim::NothingToDo,
             None => Claim::OnlyHeldBack(held_back),
         };
-        Ok(Claimed { claim, thrown_out })
+        Ok(Claimed { claim, thrown_out: found.thrown_out })
+    }
+
+    /// Opens one file of the inbox; none if it is gone or cannot run, and is thrown out then.
+    fn open(
+        &self,
+        inbox: &Path,
+        entry: &Entry,
+        running: &BTreeSet<JobRef>,
+        standing: &mut impl FnMut(&Job) -> Standing,
+        found: &mut Found,
+    ) -> Result<Option<Box<Job>>, QueueError> {
+        let (fate, reason) = match self.sort(inbox, entry, running, standing)? {
+            Sorted::Runs(job) => return Ok(Some(job)),
+            Sorted::Gone => return Ok(None),
+            Sorted::Goes(fate, reason) => (fate, reason),
+        };
+        match self.queue.throw_out(&inbox.join(&entry.name), fate, &reason) {
+            Ok(true) => found.thrown_out.push(ThrownOut { fate, reason }),
+            Ok(false) => {}
+            // The others need not wait for it.
+            Err(error) => {
+                found.stuck.get_or_insert((entry.name.to_string_lossy().into_owned(), error));
+            }
+        }
+        Ok(None)
     }
 
     /// Moves one job to the running directory; `false` if another slot was faster.

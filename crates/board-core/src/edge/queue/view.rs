@@ -2,6 +2,7 @@
 //!
 //! Files only ever move forward, so inbox, running, outcomes and done are looked at in that order, and a file
 //! that moves meanwhile is seen once or twice but never missed.
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -30,6 +31,29 @@ impl Queue {
     /// # Errors
     /// [`QueueError::File`] with the directory.
     pub fn view(&self, asked: &[JobRef], synced: bool) -> Result<QueueView, QueueError> {
+        let mut view = self.view_without_done(synced)?;
+        let done = self.layout.done();
+        if synced {
+            sync_dir(&done)?;
+        }
+        let inbox = view.inbox.iter().map(|(_, job)| *job);
+        let asked: BTreeSet<JobRef> = asked.iter().copied().chain(inbox).collect();
+        for job in asked {
+            if exists(&done.join(job.job_file()))? {
+                view.done_jobs.insert(job);
+            }
+            if exists(&done.join(job.outcome_file()))? {
+                view.done_outcomes.insert(job);
+            }
+        }
+        Ok(view)
+    }
+
+    /// Looks at everything but `done/`: for whoever wants to know what runs and what waits.
+    ///
+    /// # Errors
+    /// As [`Queue::view`].
+    pub fn view_without_done(&self, synced: bool) -> Result<QueueView, QueueError> {
         let mut view = QueueView::default();
         for lane in Lane::ALL {
             let jobs = files(&self.layout.inbox(lane), synced, JobRef::from_job_file)?;
@@ -49,19 +73,6 @@ impl Queue {
             }
         }
         view.outcomes.extend(files(&self.layout.outcomes(), synced, JobRef::from_outcome_file)?);
-        let done = self.layout.done();
-        if synced {
-            sync_dir(&done)?;
-        }
-        let inbox: Vec<JobRef> = view.inbox.iter().map(|(_, job)| *job).collect();
-        for job in asked.iter().chain(&inbox) {
-            if exists(&done.join(job.job_file()))? {
-                view.done_jobs.insert(*job);
-            }
-            if exists(&done.join(job.outcome_file()))? {
-                view.done_outcomes.insert(*job);
-            }
-        }
         view.cancels.extend(files(&self.layout.cancel(), synced, |name| Uuid::try_parse(name).ok())?);
         Ok(view)
     }

@@ -184,7 +184,7 @@ fn a_job_that_is_nobodys_current_one_ends_in_done_with_its_reason() {
     let standing = |job: &Job| {
         if job.id == old.id { Standing::Superseded("the card moved on".into()) } else { Standing::Current }
     };
-    let claimed = slot.claim(slot.look().unwrap(), standing, |_| MayRun::Now).unwrap();
+    let claimed = slot.claim(slot.look().unwrap(), |_| true, standing, |_| MayRun::Now).unwrap();
     assert!(matches!(claimed.claim, Claim::Job(job) if *job == new));
     slot.superseded(new.reference(), "the card moved on in between").unwrap();
     assert_eq!(
@@ -223,16 +223,47 @@ fn what_is_held_back_stays_and_the_next_one_runs() {
     let may_run = |job: &Job| {
         if job.id == paused.id { MayRun::HeldBack("paused until 12:00".into()) } else { MayRun::Now }
     };
-    let first = slot.claim(slot.look().unwrap(), |_| Standing::Current, may_run).unwrap();
+    let first = slot.claim(slot.look().unwrap(), |_| true, |_| Standing::Current, may_run).unwrap();
     assert!(matches!(first.claim, Claim::Job(job) if *job == free));
     slot.finish(&outcome(&free)).unwrap();
     let Claim::OnlyHeldBack(held) =
-        slot.claim(slot.look().unwrap(), |_| Standing::Current, may_run).unwrap().claim
+        slot.claim(slot.look().unwrap(), |_| true, |_| Standing::Current, may_run).unwrap().claim
     else {
         panic!()
     };
     assert_eq!(held, [(paused.reference(), "paused until 12:00".to_owned())]);
     assert_eq!(claimed(&slot), paused);
+}
+
+#[test]
+fn a_long_queue_is_opened_only_as_far_as_it_runs_but_what_nobody_expects_goes_at_once() {
+    let (_dir, queue) = queue();
+    let jobs = ["a", "b", "c", "d"].map(|card| job(JobType::Review, card));
+    for job in &jobs {
+        queue.publish(job).unwrap();
+    }
+    let last = jobs[3].reference();
+    // Damaged behind the first that runs: its turn tells.
+    put(&queue.inbox_dir(Lane::Read), &jobs[1].reference().job_file(), "{");
+    put(&queue.inbox_dir(Lane::Read), "zz.json", "{");
+    let slot = Slot::acquire(&queue, Lane::Read, 1).unwrap();
+    let mut opened = Vec::new();
+    let mut next = || {
+        let standing = |job: &Job| {
+            opened.push(job.reference());
+            if job.reference() == last { Standing::Superseded("nobody's".into()) } else { Standing::Current }
+        };
+        let expected = |job: JobRef| job != last;
+        let claimed = slot.claim(slot.look().unwrap(), expected, standing, |_| MayRun::Now).unwrap();
+        let out = claimed.thrown_out.into_iter().map(|out| out.reason.name).collect::<Vec<_>>();
+        let Claim::Job(job) = claimed.claim else { panic!("{:?}", claimed.claim) };
+        slot.finish(&outcome(&job)).unwrap();
+        (job.reference(), out)
+    };
+    let [first, second, third, _] = jobs.each_ref().map(Job::reference);
+    assert_eq!(next(), (first, vec![last.job_file(), "zz.json".to_owned()]));
+    assert_eq!(next(), (third, vec![second.job_file()]));
+    assert_eq!(opened, [last, first, third]);
 }
 
 #[test]
@@ -309,7 +340,7 @@ fn what_is_published_after_the_look_is_neither_judged_nor_thrown_out() {
     let standing = |job: &Job| {
         if *job == known { Standing::Current } else { Standing::Superseded("nobody's".to_owned()) }
     };
-    let claimed = slot.claim(seen, standing, |_| MayRun::Now).unwrap();
+    let claimed = slot.claim(seen, |_| true, standing, |_| MayRun::Now).unwrap();
     assert!(matches!(&claimed.claim, Claim::Job(job) if **job == known), "{claimed:?}");
     assert!(claimed.thrown_out.is_empty(), "{claimed:?}");
     assert_eq!(queue.view(&[], false).unwrap().inbox, [(Lane::Read, newer.reference())]);

@@ -68,7 +68,7 @@ fn queue_tree(queue: &Queue, jobs: &[&Job]) -> Vec<String> {
 }
 
 fn claim(slot: &Slot) -> Claimed {
-    slot.claim(slot.look().unwrap(), |_| Standing::Current, |_| MayRun::Now).unwrap()
+    slot.claim(slot.look().unwrap(), |_| true, |_| Standing::Current, |_| MayRun::Now).unwrap()
 }
 
 fn claimed(slot: &Slot) -> Job {
