@@ -37,6 +37,7 @@ let
     "trigger"
     "watcher"
     "sweep"
+    "backlog"
     "runs"
     "alarm@"
   ];
@@ -136,6 +137,14 @@ let
       })
       (mkIf (name == "sweep") (allow [ gitDir ]))
     ];
+    unitConfig = mkIf (isMoved && name == "backlog") {
+      # The first, empty one takes back those of the unit file.
+      ConditionPathExistsGlob = [
+        ""
+        "|${cfg.stateDir}/queue/inbox/*/*.json"
+        "|${cfg.stateDir}/alarms/*"
+      ];
+    };
     # A new package is a new ExecStop= there, and ends no run for it.
     restartIfChanged = mkIf (name == "runs") false;
     # Restarted in one go, under the sockets that stay.

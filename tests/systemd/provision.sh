@@ -49,8 +49,6 @@ echo 'secret-of-the-proxy-of-the-tests' >"$root/etc/credstore/board-agent.proxy-
 # As an operator does it: what the units may do with the checkout, and that its files stay the group's.
 chroot "$root" boardctl check-config
 chroot "$root" boardctl drop-ins --install
-mkdir -p "$root/etc/systemd/system/board-agent-.service.d"
-printf '[Service]\nUMask=0007\n' >"$root/etc/systemd/system/board-agent-.service.d/two-users.conf"
 
 # What a first boot makes is made by each container's own.
 rm -rf "$root/var/lib/board-agent"

@@ -15,8 +15,14 @@ pub const TRIGGER: &str = "board-agent-trigger.service";
 pub const TRIGGER_SOCKET: &str = "board-agent-trigger.socket";
 /// The completion watcher.
 pub const WATCHER: &str = "board-agent-watcher.service";
+/// The sweep.
+pub const SWEEP: &str = "board-agent-sweep.service";
 /// What wakes the sweep.
 pub const SWEEP_TIMER: &str = "board-agent-sweep.timer";
+/// What starts the sweep if something waits.
+pub const BACKLOG: &str = "board-agent-backlog.service";
+/// What looks whether something waits.
+pub const BACKLOG_TIMER: &str = "board-agent-backlog.timer";
 /// What all path units of slots match.
 pub const SLOT_PATHS: &str = "board-agent-*@*.path";
 

@@ -2,13 +2,14 @@
 //!
 //! The units are written once and know no checkout; on NixOS the module adds what depends on options, elsewhere this
 //! does. It says what each unit may do with the checkout, so it is the second half of the table in `systemd/README.md`.
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use board_core::edge::files::replace_durable;
 use board_core::edge::queue::view::path_globs;
 use board_core::edge::settings::{Listen, Settings};
-use board_core::edge::systemd::{self, Systemctl, TRIGGER, TRIGGER_SOCKET, WATCHER};
+use board_core::edge::systemd::{self, BACKLOG, SWEEP, Systemctl, TRIGGER, TRIGGER_SOCKET, WATCHER};
 use board_core::model::job::Lane;
 
 use crate::output::{Out, Style};
@@ -95,7 +96,7 @@ fn write(needed: &[DropIn], system: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 fn all_units() -> Vec<String> {
     let mut units: Vec<String> =
-        [TRIGGER_SOCKET, TRIGGER, WATCHER, "board-agent-sweep.service", "board-agent-alarm@.service"]
+        [TRIGGER_SOCKET, TRIGGER, WATCHER, SWEEP, BACKLOG, "board-agent-alarm@.service"]
             .map(str::to_owned)
             .into();
     for lane in Lane::ALL {
@@ -160,9 +161,15 @@ fn lines(settings: &Settings, unit: &str, repository: &Path, git_dir: &Path) -> 
             }
         }
         // The sweep removes what is left of worktrees.
-        ("board-agent-sweep.service", _) => {
+        (SWEEP, _) => {
             let allow = if hidden { "BindPaths" } else { "ReadWritePaths" };
             service.push(format!("{allow}={git_word}"));
+        }
+        (BACKLOG, _) if moved => {
+            in_unit.push("ConditionPathExistsGlob=".to_owned());
+            for glob in ["queue/inbox/*/*.json", "alarms/*"] {
+                in_unit.push(format!("ConditionPathExistsGlob=|{}", word(&state_dir.join(glob))?));
+            }
         }
         (_, Some(lane)) if unit.ends_with(".path") && moved => {
             in_unit.push(format!("RequiresMountsFor={}", word(state_dir)?));
@@ -186,7 +193,12 @@ fn lines(settings: &Settings, unit: &str, repository: &Path, git_dir: &Path) -> 
         }
         _ => {}
     }
-    if moved && unit.ends_with(".service") {
+    let writes = matches!(unit, WATCHER | SWEEP) || lane == Some(Lane::Build);
+    if writes && unit.ends_with(".service") && is_shared(git_dir) {
+        // What it writes stays the group's, as what the other user writes does.
+        service.push("UMask=0007".to_owned());
+    }
+    if moved && unit.ends_with(".service") && unit != BACKLOG {
         let state = word(state_dir)?;
         let below = |name: &str| word(&state_dir.join(name)).map(|path| format!("-{path}"));
         match lane {
@@ -202,6 +214,11 @@ fn lines(settings: &Settings, unit: &str, repository: &Path, git_dir: &Path) -> 
     }
     let sections = sections.iter().filter(|(_, lines)| !lines.is_empty());
     Ok(sections.map(|(name, lines)| format!("[{name}]\n{}\n", lines.join("\n"))).collect())
+}
+
+/// Whether a git directory is shared by its group, as `core.sharedRepository` makes it.
+fn is_shared(git_dir: &Path) -> bool {
+    std::fs::metadata(git_dir).is_ok_and(|about| about.mode() & 0o2020 == 0o2020)
 }
 
 /// The directory that all worktrees of a repository share: below it, or where the file `.git` of a linked worktree leads.
@@ -231,6 +248,7 @@ pub(crate) fn property_of(key: &str) -> &str {
     match key {
         "PathExistsGlob" => "Paths",
         "ListenStream" => "Listen",
+        "ConditionPathExistsGlob" => "Conditions",
         other => other,
     }
 }
@@ -270,7 +288,7 @@ mod tests {
             units,
             [
                 WATCHER,
-                "board-agent-sweep.service",
+                SWEEP,
                 "board-agent-draft@.service",
                 "board-agent-read@.service",
                 "board-agent-research@.service",
@@ -308,10 +326,31 @@ mod tests {
              PathExistsGlob=/srv/state/queue/running/read-%i/*.json\n"
         ));
         assert!(of(&all, TRIGGER).contains("ReadWritePaths=/srv/state\n"));
+        assert!(of(&all, BACKLOG).ends_with(
+            "[Unit]\nConditionPathExistsGlob=\nConditionPathExistsGlob=|/srv/state/queue/inbox/*/*.json\n\
+             ConditionPathExistsGlob=|/srv/state/alarms/*\n"
+        ));
         assert!(of(&all, "board-agent-read@.service").contains("InaccessiblePaths=-/srv/state/worktrees\n"));
         assert!(of(&all, TRIGGER_SOCKET).contains(
             "ListenStream=\nListenStream=/run/board-agent/http.sock\nListenStream=/run/board-agent/control.sock\n"
         ));
+    }
+
+    #[test]
+    fn who_writes_a_checkout_of_two_users_leaves_its_files_to_their_group() {
+        let dir = tempfile::tempdir().unwrap();
+        let git = dir.path().join(".git");
+        std::fs::create_dir(&git).unwrap();
+        let all = || drop_ins(|text| text.replace("/srv/repository", dir.path().to_str().unwrap()));
+        assert!(all().iter().all(|drop_in| !drop_in.text.contains("UMask")));
+        std::fs::set_permissions(&git, std::os::unix::fs::PermissionsExt::from_mode(0o2770)).unwrap();
+        let shared = all();
+        let with: Vec<&str> = shared
+            .iter()
+            .filter(|drop_in| drop_in.text.contains("[Service]\n") && drop_in.text.contains("\nUMask=0007\n"))
+            .map(|drop_in| drop_in.unit.as_str())
+            .collect();
+        assert_eq!(with, [WATCHER, SWEEP, "board-agent-build@.service"]);
     }
 
     #[test]

@@ -13,7 +13,8 @@ use board_core::model::job::Lane;
 /// Where the packaged units keep the state.
 const STATE_DIR: &str = "/var/lib/board-agent";
 /// The highest exposure by `systemd-analyze security`, in tenths.
-const THRESHOLDS: [(&str, u32); 9] = [
+const THRESHOLDS: [(&str, u32); 10] = [
+    ("board-agent-backlog.service", 15),
     ("board-agent-runs.service", 15),
     ("board-agent-watcher.service", 15),
     ("board-agent-trigger.service", 15),
@@ -31,7 +32,7 @@ const SHARED: [(&str, &str); 2] = [
     ("10-worker.conf", "board-agent-build@ board-agent-draft@ board-agent-read@ board-agent-research@"),
     (
         "10-daemon.conf",
-        "board-agent-alarm@ board-agent-runs board-agent-sweep board-agent-trigger board-agent-watcher",
+        "board-agent-alarm@ board-agent-backlog board-agent-runs board-agent-sweep board-agent-trigger board-agent-watcher",
     ),
 ];
 
@@ -110,6 +111,8 @@ fn every_lane_has_its_two_templates_and_the_rest_is_what_the_design_names() {
             "board-agent-trigger.socket",
             "board-agent-trigger.service",
             "board-agent-watcher.service",
+            "board-agent-backlog.timer",
+            "board-agent-backlog.service",
             "board-agent-sweep.timer",
             "board-agent-sweep.service",
             "board-agent-alarm@.service",
@@ -234,7 +237,14 @@ fn what_units_share_is_written_once() {
         let unit = Unit::read(name);
         let mut keys: Vec<&str> = unit.settings.iter().map(|(_, key, _)| key.as_str()).collect();
         // These add up; everything else would be overruled by what is read later.
-        let adds = ["SystemCallFilter", "ReadWritePaths", "IPAddressAllow", "ExecStart", "Documentation"];
+        let adds = [
+            "SystemCallFilter",
+            "ReadWritePaths",
+            "IPAddressAllow",
+            "ExecStart",
+            "Documentation",
+            "ConditionPathExistsGlob",
+        ];
         keys.retain(|key| !adds.contains(key));
         let all = keys.len();
         keys.sort_unstable();

@@ -185,7 +185,7 @@ pub(super) fn repository(report: &mut Report, settings: &Settings) {
         Ok(git) => git,
         Err(error) => return report.bad(&what, format!("{error:#}"), ""),
     };
-    let stated = Store::look_at(&settings.board.state_dir).read().ok().and_then(|board| board.branch);
+    let stated = Store::look_at(&settings.board.state_dir).read().ok().and_then(|board| board.branch.clone());
     match stated.or_else(|| settings.board.branch.clone()) {
         Some(branch) => match git.branch_tip(&branch) {
             Ok(Some(tip)) => {
@@ -251,12 +251,12 @@ fn owner(report: &mut Report, settings: &Settings, git_dir: &Path) {
         format!(
             "entweder den Dienst als {checkout} laufen lassen (README.systemd.md),\noder teilen: usermod -aG {name} {user}; \
              git -C {top} config core.sharedRepository group; chgrp -R {name} {top}; chmod -R g+rwX {top}; \
-             find {top} -type d -exec chmod g+s {{}} +; und UMask=0007 in board-agent-.service.d"
+             find {top} -type d -exec chmod g+s {{}} +; und boardctl drop-ins --install"
         ),
         format!(
             "either run the service as {checkout} (README.systemd.md),\nor share: usermod -aG {name} {user}; \
              git -C {top} config core.sharedRepository group; chgrp -R {name} {top}; chmod -R g+rwX {top}; \
-             find {top} -type d -exec chmod g+s {{}} +; and UMask=0007 in board-agent-.service.d"
+             find {top} -type d -exec chmod g+s {{}} +; and boardctl drop-ins --install"
         ),
     );
     report.bad(&what, found, remedy);

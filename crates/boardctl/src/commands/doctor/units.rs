@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 
 use board_core::edge::settings::{Listen, Settings};
 use board_core::edge::systemd::{
-    self, SWEEP_TIMER, Systemctl, TARGET, TRIGGER, TRIGGER_SOCKET, Unit, WATCHER,
+    self, BACKLOG_TIMER, SWEEP_TIMER, Systemctl, TARGET, TRIGGER, TRIGGER_SOCKET, Unit, WATCHER,
 };
 use board_core::model::job::Lane;
 
@@ -26,14 +26,15 @@ pub(super) fn check(report: &mut Report, settings: &Settings) {
         return report.good("systemd", found);
     }
     let systemctl = Systemctl::default();
-    let daemons = match systemctl.units(&[TARGET, TRIGGER_SOCKET, TRIGGER, WATCHER, SWEEP_TIMER]) {
-        Ok(units) => units,
-        Err(error) => {
-            let remedy =
-                report.say("als root aufrufen, oder dbus installieren", "call it as root, or install dbus");
-            return report.bad("systemd", error.to_string(), remedy);
-        }
-    };
+    let daemons =
+        match systemctl.units(&[TARGET, TRIGGER_SOCKET, TRIGGER, WATCHER, SWEEP_TIMER, BACKLOG_TIMER]) {
+            Ok(units) => units,
+            Err(error) => {
+                let remedy = report
+                    .say("als root aufrufen, oder dbus installieren", "call it as root, or install dbus");
+                return report.bad("systemd", error.to_string(), remedy);
+            }
+        };
     if daemons.iter().any(|unit| unit.id == TARGET && unit.load == "not-found") {
         let found = report.say("die Units sind nicht installiert", "the units are not installed");
         let remedy = report

@@ -222,7 +222,7 @@ fn repository(settings: &Settings, board: &Board, now: Timestamp, found: &mut Fo
         if worktrees.prune(&stray)? {
             found.tidied(words::stray_removed(language, &path));
         } else {
-            // Not a notice, which would come back once a minute; `doctor` shows it.
+            // Not a notice, which would come back with every sweep; `doctor` shows it.
             tracing::info!("{path}: {:?}", stray.kind);
         }
     }

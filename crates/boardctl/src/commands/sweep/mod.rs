@@ -1,4 +1,4 @@
-//! What only systemd calls: `boardctl sweep`, once a minute, for what no event tells of and what is old; `boardctl alarm`;
+//! What only systemd calls: `boardctl sweep`, for what no event tells of and what is old; `boardctl alarm`;
 //! `boardctl end-runs`.
 //!
 //! It does what whoever calls it may do: the files are the service user's, the units are root's. The unit of the sweep

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use board_core::edge::queue::Queue;
 use board_core::edge::settings::{Language, Settings};
 use board_core::edge::systemd::{
-    self, SWEEP_TIMER, Systemctl, TARGET, TRIGGER, TRIGGER_SOCKET, Unit, WATCHER, slot_service,
+    self, BACKLOG_TIMER, SWEEP_TIMER, Systemctl, TARGET, TRIGGER, TRIGGER_SOCKET, Unit, WATCHER, slot_service,
 };
 use board_core::edge::{alarms, clock};
 
@@ -53,7 +53,7 @@ fn started(language: Language, unit: &str, age: i64) -> String {
 
 fn steps(settings: &Settings, systemctl: &Systemctl) -> anyhow::Result<Vec<Step>> {
     let paths = slots::path_units(systemctl)?;
-    let daemons = systemctl.units(&[TARGET, TRIGGER_SOCKET, TRIGGER, WATCHER, SWEEP_TIMER])?;
+    let daemons = systemctl.units(&[TARGET, TRIGGER_SOCKET, TRIGGER, WATCHER, SWEEP_TIMER, BACKLOG_TIMER])?;
     // A board that was stopped stays stopped.
     if !daemons.iter().any(|unit| unit.id == TARGET && unit.is_active()) {
         return Ok(Vec::new());
