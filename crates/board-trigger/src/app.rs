@@ -1,8 +1,7 @@
 //! What a running board holds: configuration, identity, state, queue, repository, templates.
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::sync::Arc;
 
 use anyhow::Context;
 use board_core::edge::clock;
@@ -54,11 +53,7 @@ pub(crate) struct App {
     pub(crate) repository: Repository,
     /// Who is told of changes.
     pub(crate) live: Live,
-    board: Mutex<Option<(FileStamp, Arc<Board>)>>,
 }
-
-/// By what a state file is known: it is replaced, never written in place.
-type FileStamp = (u64, u64, Option<SystemTime>);
 
 impl App {
     /// Opens everything that a request needs.
@@ -105,7 +100,6 @@ impl App {
             queue,
             repository: Repository::new(&settings),
             live: Live::new(),
-            board: Mutex::new(None),
             settings,
         };
         // What a crash left between a write of the state and its files.
@@ -136,26 +130,12 @@ impl App {
         }
     }
 
-    /// The state, read again only if its file was replaced.
+    /// The state.
     ///
     /// # Errors
     /// As [`Store::read`].
     pub(crate) fn board(&self) -> Result<Arc<Board>, Problem> {
-        use std::os::unix::fs::MetadataExt;
-        let stamp = std::fs::metadata(self.store.path())
-            .map(|about| (about.ino(), about.len(), about.modified().ok()))
-            .map_err(|e| {
-                Problem::from(anyhow::Error::from(e).context(self.store.path().display().to_string()))
-            })?;
-        let mut kept = self.board.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, board)) = kept.as_ref()
-            && *known == stamp
-        {
-            return Ok(board.clone());
-        }
-        let board = Arc::new(self.store.read().map_err(store_problem)?);
-        *kept = Some((stamp, board.clone()));
-        Ok(board)
+        self.store.read().map_err(store_problem)
     }
 
     /// Everything at one moment; blocking.

@@ -19,7 +19,7 @@ use anyhow::Context as _;
 use board_core::edge::audit::{self, Audit};
 use board_core::edge::clock;
 use board_core::edge::documents::Documents;
-use board_core::edge::git::{Git, GitOptions, Head, Identity};
+use board_core::edge::git::{Git, GitOptions, Head, Identity, Oid};
 use board_core::edge::lock::{Lock, LockClass, LockError, watcher_lock};
 use board_core::edge::orders::Orders;
 use board_core::edge::queue::Queue;
@@ -127,6 +127,8 @@ pub struct Watcher {
     policy: Policy,
     /// Why which description of a role is left out, as it was said last.
     unguided: Vec<String>,
+    /// The commit whose descriptions of roles the policy holds.
+    guided: Option<Oid>,
     memory: audit::Memory,
     orphans: OrphanWatch,
     /// Whether the look of the start, at strays and everything, is through.
@@ -190,6 +192,7 @@ impl Watcher {
             worktrees,
             policy,
             unguided: Vec::new(),
+            guided: None,
             memory: audit::Memory::default(),
             orphans: OrphanWatch::default(),
             started: false,
@@ -218,6 +221,10 @@ impl Watcher {
 
     /// Reads the descriptions of roles for the jobs that this pass makes. What cannot be read keeps the last ones.
     fn read_guidance(&mut self) {
+        let tip = self.documents.tip().ok().flatten();
+        if tip.is_some() && tip == self.guided {
+            return;
+        }
         match Orders::new(&self.documents).guidance(&self.settings.roles) {
             Ok((guidance, missing)) => {
                 // Once per change: a pass comes with every outcome.
@@ -228,6 +235,7 @@ impl Watcher {
                     self.unguided = missing;
                 }
                 self.policy.guidance = guidance;
+                self.guided = tip;
             }
             Err(error) => tracing::warn!("the descriptions of roles cannot be read: {error}"),
         }
@@ -236,7 +244,7 @@ impl Watcher {
     /// What runs, waits and is wrong, as one line for systemd.
     fn status(&self, tick: &Tick) -> String {
         let found = || -> anyhow::Result<String> {
-            let (board, queue) = (self.store.read()?, self.queue.view(&[], false)?);
+            let (board, queue) = (self.store.read()?, self.queue.view_without_done(false)?);
             let waits = Waits::read(self.store.dir());
             let found = status::Found {
                 board: &board,
@@ -376,7 +384,7 @@ impl Watcher {
 /// The branch on which the board lives: what the state says, else the configuration, else what is checked out;
 /// written down at the first start.
 fn fix_branch(store: &Store, git: &Git, configured: Option<&str>) -> anyhow::Result<String> {
-    if let Some(branch) = store.read()?.branch {
+    if let Some(branch) = store.read()?.branch.clone() {
         if let Some(other) = configured.filter(|configured| *configured != branch) {
             anyhow::bail!(
                 "the state lives on the branch {branch}, the configuration says {other}; set board.branch back, or \

@@ -11,7 +11,7 @@ const LONG_AGO: &str = "2001-01-01T00:00:00Z";
 const BANNER: &str = "href=\"/altbestand\"";
 
 fn board(house: &House) -> Board {
-    Store::open(&house.state()).unwrap().read().unwrap()
+    Board::clone(&Store::open(&house.state()).unwrap().read().unwrap())
 }
 
 /// More old intents, committed, and one file that is not.

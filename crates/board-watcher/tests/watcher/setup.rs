@@ -160,7 +160,7 @@ impl Setup {
     }
 
     pub(crate) fn board(&self) -> Board {
-        self.store().read().unwrap()
+        Board::clone(&self.store().read().unwrap())
     }
 
     pub(crate) fn card(&self, name: &str) -> Card {

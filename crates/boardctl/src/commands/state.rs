@@ -16,7 +16,7 @@ pub(crate) fn run(settings: &Settings, command: &StateCommand, out: Out) -> anyh
     let state_dir = &settings.board.state_dir;
     match command {
         StateCommand::Check => check(settings, &Store::look_at(state_dir), out),
-        StateCommand::Show => Ok(out.value(&serde_json::to_value(Store::look_at(state_dir).read()?)?)?),
+        StateCommand::Show => Ok(out.value(&serde_json::to_value(&*Store::look_at(state_dir).read()?)?)?),
         // Written by the owner alone: a state of root's would lock the daemons out.
         StateCommand::Restore { snapshot, force } => {
             let store = Store::open(state_dir)?;

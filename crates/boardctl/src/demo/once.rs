@@ -49,7 +49,7 @@ pub(crate) fn drive(control: &Control, settings: &Settings, stage: &Stage, out: 
     start(control, &id)?;
     let deadline = Instant::now() + DRIVEN_WITHIN;
     let reached = loop {
-        timeline.show(&store.read()?, Some(&id))?;
+        timeline.show(&*store.read()?, Some(&id))?;
         let card = control.get(&format!("/api/board/cards/{id}"))?;
         match card.get("phase").and_then(Value::as_str).and_then(Phase::from_id) {
             Some(Phase::BereitFuerDeployment) => break card,

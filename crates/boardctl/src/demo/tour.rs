@@ -255,7 +255,7 @@ impl Tour<'_> {
         }
         self.tell(&self.out.paint(Style::Notice, words::tour_enter(self.out.language)))?;
         while !self.pace.entered() {
-            self.timeline.show(&self.store.read()?, None)?;
+            self.timeline.show(&*self.store.read()?, None)?;
             anyhow::ensure!(!self.pace.is_interrupted(), Interrupted);
             self.wake.wait(None);
         }

@@ -91,7 +91,7 @@ impl Setup {
     }
 
     fn outbox(&self) -> Vec<OutboxEntry> {
-        self.store.read().unwrap().outbox
+        self.store.read().unwrap().outbox.clone()
     }
 
     fn card(&self, name: &str) -> Card {
@@ -333,7 +333,7 @@ fn after_an_earlier_state_was_brought_back_its_next_transitions_are_committed() 
     setup.pass();
     setup.done("a");
     setup.pass();
-    setup.store.put_back(earlier).unwrap();
+    setup.store.put_back(Board::clone(&earlier)).unwrap();
     setup.memory = Memory::default();
     setup.event("a", Event::BroughtBack);
     let pass = setup.pass();

@@ -87,15 +87,20 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Board, StoreError> {
     if bytes.is_empty() {
         return Err(corrupt(0, 0, "it is empty".to_owned()));
     }
-    // The version first: the fields of a newer one would only be called unknown.
-    let head: Head = serde_json::from_slice(bytes).map_err(json)?;
-    if head.schema > u64::from(STATE_SCHEMA) {
-        return Err(StoreError::Newer { path: path.to_owned(), found: head.schema });
-    }
-    if head.schema != u64::from(STATE_SCHEMA) {
-        return Err(corrupt(0, 0, format!("there has never been a schema {}", head.schema)));
-    }
-    let board: Board = serde_json::from_slice(bytes).map_err(json)?;
+    let board = match serde_json::from_slice::<Board>(bytes) {
+        Ok(board) if board.schema == STATE_SCHEMA => board,
+        // Of another version the fields would only be called unknown.
+        other => {
+            let head: Head = serde_json::from_slice(bytes).map_err(json)?;
+            if head.schema > u64::from(STATE_SCHEMA) {
+                return Err(StoreError::Newer { path: path.to_owned(), found: head.schema });
+            }
+            if head.schema != u64::from(STATE_SCHEMA) {
+                return Err(corrupt(0, 0, format!("there has never been a schema {}", head.schema)));
+            }
+            other.map_err(json)?
+        }
+    };
     match board.cards.iter().find(|(id, card)| **id != card.id) {
         Some((id, card)) => Err(corrupt(0, 0, format!("the entry {id} holds the card {}", card.id))),
         None => Ok(board),

@@ -8,6 +8,7 @@
 //! - `format`: the bytes, one card on a line, so that an error's line tells the card
 //! - `snapshot`: earlier states that are kept, and which of them
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::clock;
@@ -32,6 +33,8 @@ pub use snapshot::Snapshot;
 const STATE_FILE: &str = "state.json";
 /// Largest state, bytes: drafts hold 8 MiB at most, a card at rest leaves.
 pub const MAX_STATE_BYTES: u64 = 64 * 1024 * 1024;
+/// Largest state, bytes, that is kept parsed: a thousand cards at work.
+const MAX_KEPT_BYTES: usize = 8 * 1024 * 1024;
 /// How long a request waits for the state lock.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 /// Most that the state directory may be open to others: passing through, for the group that drops files.
@@ -149,6 +152,15 @@ pub enum UpdateError<E> {
 pub struct Store {
     dir: PathBuf,
     path: PathBuf,
+    /// What was read last, so that the same bytes are not parsed again: one pass of the watcher reads several times.
+    last: Arc<Mutex<Option<Parsed>>>,
+}
+
+/// A state as bytes and as a board.
+#[derive(Debug)]
+struct Parsed {
+    bytes: Vec<u8>,
+    board: Arc<Board>,
 }
 
 impl Store {
@@ -158,12 +170,12 @@ impl Store {
     /// [`StoreError::Dir`] if the directory is missing or somebody else's.
     pub fn open(state_dir: &Path) -> Result<Store, StoreError> {
         check_owned_dir(state_dir, STATE_DIR_MODE)?;
-        Ok(Store { dir: state_dir.to_owned(), path: state_dir.join(STATE_FILE) })
+        Ok(Store::look_at(state_dir))
     }
 
     /// The store for whoever only reads, root for example: nothing is checked, and nothing should be written.
     pub fn look_at(state_dir: &Path) -> Store {
-        Store { dir: state_dir.to_owned(), path: state_dir.join(STATE_FILE) }
+        Store { dir: state_dir.to_owned(), path: state_dir.join(STATE_FILE), last: Arc::default() }
     }
 
     /// The first start: makes the state directory and an empty state if neither is there. Returns whether it
@@ -181,7 +193,7 @@ impl Store {
             Err(StoreError::Missing { path }) => match store.trace()? {
                 Some(trace) => Err(StoreError::Lost { path, trace }),
                 None => {
-                    store.write(&Board::empty(), None)?;
+                    store.write(&Arc::new(Board::empty()), None)?;
                     Ok((store, true))
                 }
             },
@@ -203,8 +215,17 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`] with path, line and what to do; nothing is defaulted.
-    pub fn read(&self) -> Result<Board, StoreError> {
-        read_state(&self.path)
+    pub fn read(&self) -> Result<Arc<Board>, StoreError> {
+        let bytes = read_bytes(&self.path)?;
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = last.as_ref().filter(|known| known.bytes == bytes) {
+            return Ok(Arc::clone(&known.board));
+        }
+        let board = Arc::new(format::parse(&self.path, &bytes)?);
+        if bytes.len() <= MAX_KEPT_BYTES {
+            *last = Some(Parsed { bytes, board: Arc::clone(&board) });
+        }
+        Ok(board)
     }
 
     /// Syncs the state directory and reads: what is seen is then what a power cut leaves. For whoever acts on
@@ -212,7 +233,7 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::read`].
-    pub fn read_synced(&self) -> Result<Board, StoreError> {
+    pub fn read_synced(&self) -> Result<Arc<Board>, StoreError> {
         sync_dir(&self.dir)?;
         self.read()
     }
@@ -268,7 +289,7 @@ impl Store {
     }
 
     /// Writes a state; under the lock. `before` is kept as a snapshot if one is due.
-    fn write(&self, board: &Board, before: Option<&Board>) -> Result<(), StoreError> {
+    fn write(&self, board: &Arc<Board>, before: Option<&Board>) -> Result<(), StoreError> {
         let bytes = format::to_bytes(board).map_err(|error| {
             StoreError::Io(FileError::new("spell the state for", &self.path, std::io::Error::other(error)))
         })?;
@@ -290,6 +311,10 @@ impl Store {
         fault_point!("state.renamed");
         sync_dir(&self.dir)?;
         fault_point!("state.synced");
+        if bytes.len() <= MAX_KEPT_BYTES {
+            let written = Parsed { bytes, board: Arc::clone(board) };
+            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(written);
+        }
         Ok(())
     }
 
@@ -306,9 +331,13 @@ impl Store {
 
 /// Reads a state file or a snapshot.
 fn read_state(path: &Path) -> Result<Board, StoreError> {
+    format::parse(path, &read_bytes(path)?)
+}
+
+fn read_bytes(path: &Path) -> Result<Vec<u8>, StoreError> {
     let whole = |reason: String| StoreError::Corrupt { path: path.to_owned(), line: 0, column: 0, reason };
     match open_regular_nofollow(path, MAX_STATE_BYTES)? {
-        Read::Bytes(file) => format::parse(path, &file.bytes),
+        Read::Bytes(file) => Ok(file.bytes),
         Read::Missing => Err(StoreError::Missing { path: path.to_owned() }),
         Read::NotRegular(kind) => Err(whole(format!("it is {}", kind.words()))),
         Read::TooLarge { size } => {
@@ -323,7 +352,7 @@ fn read_state(path: &Path) -> Result<Board, StoreError> {
 #[must_use = "the state lock is released when this is dropped"]
 pub struct Held<'a> {
     store: &'a Store,
-    board: Board,
+    board: Arc<Board>,
     _lock: Lock,
 }
 
@@ -343,9 +372,9 @@ impl Held<'_> {
         &mut self,
         change: impl FnOnce(&mut Board) -> Result<T, E>,
     ) -> Result<T, UpdateError<E>> {
-        let mut next = self.board.clone();
+        let mut next = Board::clone(&self.board);
         let value = change(&mut next).map_err(UpdateError::Refused)?;
-        if next == self.board {
+        if next == *self.board {
             return Ok(value);
         }
         next.generation = self.board.generation.saturating_add(1);
@@ -357,6 +386,7 @@ impl Held<'_> {
             }
         }
         next.forget_old(clock::now());
+        let next = Arc::new(next);
         let written = self.store.write(&next, Some(&self.board));
         match written {
             Ok(()) => {

@@ -1,6 +1,7 @@
 //! Bringing an earlier state back, for `boardctl state restore`: the one way to replace a state that cannot be
 //! read. What was there is kept beside it.
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::snapshot::{Snapshot, compact};
 use super::{STATE_FILE, Store, StoreError, read_state};
@@ -43,6 +44,7 @@ impl Store {
         // a wide step covers what it may have counted.
         let there = self.read().map_or(newest.saturating_add(1_000_000), |board| board.generation);
         board.generation = board.generation.max(newest).max(there).saturating_add(1);
+        let board = Arc::new(board);
         let broken = self.keep_broken()?;
         self.write(&board, None)?;
         Ok(Restored { generation: board.generation, broken })

@@ -114,7 +114,7 @@ fn one_hold_carries_several_updates_and_shows_each() {
         assert!(held.board().cards.contains_key(&id(slug)));
     }
     assert_eq!(held.board().generation, 3);
-    assert_eq!(*held.board(), store.read().unwrap());
+    assert_eq!(*held.board(), *store.read().unwrap());
 }
 
 #[test]

@@ -75,7 +75,7 @@ impl Setup {
     }
 
     fn board(&self) -> Board {
-        self.store.read().unwrap()
+        Board::clone(&self.store.read().unwrap())
     }
 
     /// `parent` with the children `one` and `two`, in these phases.
