@@ -7,6 +7,7 @@ mod hosts;
 mod package;
 mod page;
 mod reference;
+mod standin;
 mod units;
 
 use std::path::{Path, PathBuf};
