@@ -83,7 +83,8 @@ impl Board {
             not_before,
             window_s: policy.undo_seconds,
             // Revision 0 is a card that was read from the repository and has no entry yet.
-            before: (before.rev > 0).then(|| Box::new(before)),
+            // A parent is kept as it was: a child that ends meanwhile may make its synthesis due.
+            before: (before.rev > 0 || !before.children.is_empty()).then(|| Box::new(before)),
             step,
         });
         Some(not_before)

@@ -435,6 +435,50 @@ fn while_a_start_can_be_taken_back_nothing_else_is_recorded_and_a_child_that_end
 }
 
 #[test]
+fn a_parent_that_only_its_record_knew_keeps_a_due_synthesis_when_its_start_is_taken_back() {
+    let (mut board, mut clock) = (Board::empty(), Clock(0));
+    let (parent, child) =
+        (planned(&mut board, "parent", Source::Intent), planned(&mut board, "child", Source::Intent));
+    board.link(&child, Some(&parent), &clock.stamp()).unwrap();
+    // As it is read from a record: no write of the store has seen it.
+    board.cards.get_mut(&parent).unwrap().rev = 0;
+    let park = Stamp { park: true, ..clock.stamp() };
+    board.apply(&parent, Event::Started { payload: builder(1, false) }, &park, &policy(5)).unwrap();
+    board.apply(&child, Event::Archived, &clock.stamp(), &policy(0)).unwrap();
+    board.apply(&parent, Event::Undone { in_queue: false }, &clock.stamp(), &policy(0)).unwrap();
+    let back = &board.cards[&parent];
+    assert_eq!((back.phase, back.children.len()), (Phase::Geplant, 1));
+    assert!(back.synthesis_due.is_some());
+}
+
+#[test]
+fn a_last_child_whose_new_start_is_taken_back_makes_the_synthesis_due_then_and_once() {
+    let (mut board, mut clock) = (Board::empty(), Clock(0));
+    let parent = planned(&mut board, "parent", Source::Intent);
+    for child in ["one", "two"] {
+        let child = planned(&mut board, child, Source::Intent);
+        board.link(&child, Some(&parent), &clock.stamp()).unwrap();
+    }
+    board.cards.values_mut().for_each(|card| card.rev = 1);
+    let start = Event::Started { payload: builder(1, false) };
+    board.apply(&id("one"), start, &clock.stamp(), &policy(0)).unwrap();
+    let failed = outcome(&board, &id("one"), RunResult::Failed, None);
+    apply_outcome(&mut board, &failed, &mut clock);
+    // It is open again while its new start can be taken back, and the other one ends meanwhile.
+    let park = Stamp { park: true, ..clock.stamp() };
+    let afresh = Event::StartedAfresh { payload: builder(2, false) };
+    board.apply(&id("one"), afresh, &park, &policy(5)).unwrap();
+    board.apply(&id("two"), Event::Archived, &clock.stamp(), &policy(0)).unwrap();
+    assert!(board.cards[&parent].synthesis_due.is_none(), "one child is open");
+    board.apply(&id("one"), Event::Undone { in_queue: false }, &clock.stamp(), &policy(0)).unwrap();
+    assert!(board.cards[&parent].synthesis_due.is_some());
+    let slug = Slug::parse("parent-synthese").unwrap();
+    board.finish_synthesis(&parent, &slug, "Synthese", &[], &clock.stamp()).unwrap();
+    board.apply(&id("one"), Event::Archived, &clock.stamp(), &policy(0)).unwrap();
+    assert!(board.cards[&parent].synthesis_due.is_none(), "once");
+}
+
+#[test]
 fn links_that_cannot_be_are_refused_with_their_reason() {
     use crate::model::event::LinkRefusal as L;
     let (mut board, mut clock) = (Board::empty(), Clock(0));
