@@ -25,6 +25,7 @@ use board_core::edge::orders::Orders;
 use board_core::edge::queue::Queue;
 use board_core::edge::queue::recover::OrphanWatch;
 use board_core::edge::reconcile::documents::{self as writing, Desk};
+use board_core::edge::reconcile::families;
 use board_core::edge::reconcile::queue as publishing;
 use board_core::edge::secrets::Secrets;
 use board_core::edge::settings::Settings;
@@ -131,6 +132,8 @@ pub struct Watcher {
     guided: Option<Oid>,
     memory: audit::Memory,
     orphans: OrphanWatch,
+    /// Whether parents and children that only their records know were taken in, once per start.
+    families_known: bool,
     /// Whether the look of the start, at strays and everything, is through.
     started: bool,
 }
@@ -195,6 +198,7 @@ impl Watcher {
             guided: None,
             memory: audit::Memory::default(),
             orphans: OrphanWatch::default(),
+            families_known: false,
             started: false,
         })
     }
@@ -263,6 +267,18 @@ impl Watcher {
         let mut waits = Waits::default();
         let now = clock::now();
         self.read_guidance();
+        if !self.families_known {
+            // Before anything ends that a parent waits for.
+            match families::take_in(&self.store, &self.documents) {
+                Ok(taken) => {
+                    self.families_known = true;
+                    if !taken.is_empty() {
+                        tracing::info!("{} linked cards were taken in from their records", taken.len());
+                    }
+                }
+                Err(error) => tick.failed("linked cards cannot be looked for", &error.into()),
+            }
+        }
         // First: what was given up leaves `running/`, so that the next run of its card may be published.
         match external::pass(self, now) {
             Ok(found) => {

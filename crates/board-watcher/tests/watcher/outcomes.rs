@@ -189,6 +189,41 @@ fn children_are_written_all_or_none_and_with_their_parent_in_one_commit() {
 }
 
 #[test]
+fn a_state_that_was_lost_knows_its_families_again_and_the_synthesis_comes_once_and_not_early() {
+    let setup = Setup::new();
+    setup.event("one", Event::Archived);
+    setup.event("one", Event::BroughtBack);
+    setup.change(|board| {
+        let stamp = board_core::edge::clock::stamp("lukas");
+        let new = |name: &str, source| {
+            board_core::model::card::Card::new(id(name), source, name, Phase::Geplant, stamp.now)
+        };
+        board.cards.insert(id("two"), new("two", Source::Intent));
+        board.cards.insert(id("why"), new("why", Source::Research));
+        for child in ["one", "why"] {
+            board.link(&id(child), Some(&id("two")), &stamp).unwrap();
+        }
+    });
+    setup.settle();
+    assert!(setup.git(&["show", "main:docs/board/two.yaml"]).contains("one"));
+    std::fs::remove_file(setup.state().join("state.json")).unwrap();
+    let _ = std::fs::remove_dir_all(setup.state().join("snapshots"));
+    board_core::edge::store::Store::init(&setup.state()).unwrap();
+    setup.settle();
+    let known: Vec<String> = setup.board().cards.keys().map(ToString::to_string).collect();
+    assert_eq!(known, ["one", "two", "why"]);
+    setup.event("one", Event::DoneOutside { reason: "x".into() });
+    setup.settle();
+    assert!(!setup.repo().join("docs/intent/two-synthese.md").exists(), "why is open");
+    let job = setup.start("why");
+    setup.succeed(&job, Produced::Research { report: "# Darum\n".into() });
+    setup.settle();
+    assert!(setup.read("docs/intent/two-synthese.md").contains("`why`"));
+    setup.settle();
+    assert!(!setup.repo().join("docs/intent/two-synthese-2.md").exists());
+}
+
+#[test]
 fn a_report_of_a_research_and_the_synthesis_that_its_end_makes_due_come_in_one_pass() {
     let setup = Setup::new();
     let job = setup.start("why");
