@@ -246,8 +246,8 @@ fn judge(
             Err(DeliveryRefusal::Content(CheckRefusal::Worktree(error))) => return Err(error.into()),
             Err(refusal) => {
                 ours.result = RunResult::Failed;
-                ours.sentence =
-                    cut_sentence(format!("Der Commit des Builders wird nicht übernommen: {refusal}"));
+                let why = refusal.sentence_de();
+                ours.sentence = cut_sentence(format!("Der Commit des Builders wird nicht übernommen: {why}"));
             }
         }
     }

@@ -223,9 +223,9 @@ fn what_is_no_result_of_this_job_is_kept_with_its_reason_and_the_card_waits() {
 #[test]
 fn a_commit_that_ours_would_be_refused_for_fails_the_card_with_the_reason() {
     for (path, text, words) in [
-        ("docs/board/one.yaml", "phase: deployed\n", "belongs to the board"),
-        ("docs/review/one.md", "gut\n", "belongs to the board"),
-        ("gross.bin", &"x".repeat((10 << 20) + 1), "bytes in one file"),
+        ("docs/board/one.yaml", "phase: deployed\n", "was dem Board gehört"),
+        ("docs/review/one.md", "gut\n", "was dem Board gehört"),
+        ("gross.bin", &"x".repeat((10 << 20) + 1), "Bytes in einer Datei"),
     ] {
         let setup = Setup::external();
         let builder = Builder::of(&setup);
@@ -241,9 +241,10 @@ fn a_commit_that_ours_would_be_refused_for_fails_the_card_with_the_reason() {
         assert!(sentence.contains(words), "{path}: {sentence}");
     }
     // One that is not there, is not on the branch, does not come from the base, or changes nothing.
-    for (which, words) in ["there is no commit", "the branch board/", "does not come from", "nichts geändert"]
-        .iter()
-        .enumerate()
+    for (which, words) in
+        ["gibt es im Repository nicht", "der Branch board/", "stammt nicht von", "nichts geändert"]
+            .iter()
+            .enumerate()
     {
         let setup = Setup::external();
         let builder = Builder::of(&setup);

@@ -106,12 +106,12 @@ fn finish(
             Err(refusal) => {
                 outcome.result = RunResult::Failed;
                 // It names files, and an agent names them.
-                let refusal = played.redactor.clean(&refusal.to_string()).into_owned();
-                outcome.sentence = cut_sentence(pick(
+                let said = pick(
                     stage.language(),
-                    format!("Kein Prüf-Commit: {refusal}"),
+                    format!("Kein Prüf-Commit: {}", refusal.sentence_de()),
                     format!("No check commit: {refusal}"),
-                ));
+                );
+                outcome.sentence = cut_sentence(played.redactor.clean(&said).into_owned());
             }
         }
     }

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use board_worker::runtimes::command::Text;
 use board_worker::sandbox::{Bind, Mode, Network, SandboxPlan};
@@ -40,6 +40,36 @@ const READS: [(&str, &str); 5] = [
     ("read repository", "repo/secret"),
 ];
 
+/// Directories of the host where services keep what is theirs; each gets a secret for the time of a test, which only
+/// root can put there.
+const HOST: [(&str, &str); 3] = [("read run", "/run"), ("read var", "/var/lib"), ("read srv", "/srv")];
+
+/// Secrets in [`HOST`]; they go with it.
+struct HostSecrets(Vec<(&'static str, PathBuf)>);
+
+impl HostSecrets {
+    fn put() -> HostSecrets {
+        let mut secrets = HostSecrets(Vec::new());
+        if nix::unistd::geteuid().is_root() {
+            for (name, parent) in HOST {
+                let directory = Path::new(parent).join(format!("board-hostile-{}", std::process::id()));
+                std::fs::create_dir_all(&directory).unwrap();
+                std::fs::write(directory.join("secret"), format!("{CANARY} {name}\n")).unwrap();
+                secrets.0.push((name, directory));
+            }
+        }
+        secrets
+    }
+}
+
+impl Drop for HostSecrets {
+    fn drop(&mut self) {
+        for (_, directory) in &self.0 {
+            let _ = std::fs::remove_dir_all(directory);
+        }
+    }
+}
+
 /// The attempts over the network; with the host's network they are the design's own, not an escape.
 const NETWORK: [&str; 2] = ["port", "abstract"];
 
@@ -60,7 +90,7 @@ fn answer<S: Write>(name: &'static str, mut accept: impl FnMut() -> Option<S> + 
 }
 
 /// The names of the attempts that reached the host.
-fn reached(mode: &Mode, role: Role, network: Network) -> BTreeSet<String> {
+fn reached(mode: &Mode, role: Role, network: Network, host: &HostSecrets) -> BTreeSet<String> {
     let mut trial = Trial::new(mode.clone());
     let root = trial.path("");
     for directory in ["state/runtimes/other", "other", "repo/.git", "user", "empty"] {
@@ -101,6 +131,9 @@ fn reached(mode: &Mode, role: Role, network: Network) -> BTreeSet<String> {
     for (_, file) in READS {
         script.push_str(&format!("cat ROOT/{file}\n"));
     }
+    for (_, directory) in &host.0 {
+        script.push_str(&format!("cat {}/secret\n", directory.display()));
+    }
     script.push_str(&unix.replace("ADDRESS", "\"ROOT/control.sock\""));
     script.push('\n');
     script.push_str(&unix.replace("ADDRESS", &format!("\"\\0{abstract_name}\"")));
@@ -134,18 +167,20 @@ fn reached(mode: &Mode, role: Role, network: Network) -> BTreeSet<String> {
 fn nothing_that_a_hostile_agent_tries_reaches_the_host_and_without_a_sandbox_all_of_it_does() {
     let _alone = alone();
     let Some(mode) = bubblewrap() else { return };
+    let host = HostSecrets::put();
     let all: BTreeSet<String> = WRITES
         .iter()
         .map(|(name, ..)| *name)
         .chain(READS.iter().map(|(name, _)| *name))
         .chain(NETWORK)
+        .chain(host.0.iter().map(|(name, _)| *name))
         .chain(["control socket"])
         .map(str::to_owned)
         .collect();
     let network: BTreeSet<String> = NETWORK.map(str::to_owned).into();
     for role in [Role::Builder, Role::Reader, Role::Planner] {
-        assert_eq!(reached(&Mode::None, role, Network::Host), all, "{role:?} without a sandbox");
-        assert_eq!(reached(&mode, role, Network::None), BTreeSet::new(), "{role:?}");
-        assert_eq!(reached(&mode, role, Network::Host), network, "{role:?} with the host's network");
+        assert_eq!(reached(&Mode::None, role, Network::Host, &host), all, "{role:?} without a sandbox");
+        assert_eq!(reached(&mode, role, Network::None, &host), BTreeSet::new(), "{role:?}");
+        assert_eq!(reached(&mode, role, Network::Host, &host), network, "{role:?} with the host's network");
     }
 }

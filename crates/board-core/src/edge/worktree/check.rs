@@ -407,7 +407,7 @@ pub(super) fn named(paths: &[PathBuf]) -> String {
     super::list(paths)
 }
 
-fn sized(files: &[(PathBuf, u64)]) -> String {
+pub(super) fn sized(files: &[(PathBuf, u64)]) -> String {
     files.iter().map(|(path, size)| format!("{} ({size})", path.display())).collect::<Vec<_>>().join(", ")
 }
 

@@ -9,6 +9,7 @@
 //! | `create` | a new worktree, also after a crash half-way |
 //! | `snapshot` | what the agent left, as a tree |
 //! | `check` | the check commit and its refusals; the saved commit |
+//! | `german` | the refusals in German |
 //! | `delivered` | the same refusals for a commit that another service made |
 //! | `remove` | removal, and what lies around |
 //! | `reader` | a clean tree for those that only read |
@@ -28,6 +29,7 @@ mod check;
 mod check_tests;
 mod create;
 mod delivered;
+mod german;
 mod reader;
 mod remove;
 #[cfg(test)]
