@@ -186,3 +186,96 @@ fn the_same_goes_from_a_terminal() {
     assert_eq!(made["source"], "research");
     assert_eq!(run(&["new", "Nur eine Idee"])["phase"], "idee");
 }
+
+/// Many at once of what one operator, or several, may do with a draft.
+const AT_ONCE: usize = 20;
+
+/// Sends the same request `AT_ONCE` times at once; the answers.
+fn at_once(world: &World, method: &str, path: &str, body: Option<&Value>) -> Vec<loop_tests::http::Answer> {
+    let client = world.client();
+    let path = format!("/api/board/cards/{path}");
+    std::thread::scope(|scope| {
+        let send = || client.send(method, &path, body).unwrap();
+        let threads: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(send)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// How many were carried out; the others must be conflicts, and name the job of the one where it made one.
+fn won(answers: &[loop_tests::http::Answer]) -> usize {
+    let jobs: Vec<String> = answers
+        .iter()
+        .filter(|answer| answer.status == 202)
+        .map(|answer| answer.json()["job"]["id"].as_str().unwrap().to_owned())
+        .collect();
+    for answer in answers.iter().filter(|answer| answer.status / 100 != 2) {
+        assert_eq!(answer.status, 409, "{}", answer.body);
+        assert!(jobs.iter().all(|job| answer.body.contains(job)), "{}", answer.body);
+    }
+    answers.iter().filter(|answer| answer.status / 100 == 2).count()
+}
+
+#[test]
+fn of_twenty_answers_retries_and_deletes_of_one_draft_at_once_one_wins() {
+    let mut world = World::new(Options::default()).unwrap();
+    world.start().unwrap();
+    // Nothing runs meanwhile, so that what was accepted stays to be seen.
+    let draft = begin(&world, "ewig frage");
+    world.wait_phase(&draft, &["entwurf_frage"]);
+    assert_eq!(world.api("POST", "/pause", Some(&json!({ "lane": "draft" }))).status, 204);
+    let answers =
+        at_once(&world, "POST", &format!("{draft}/draft-answer"), Some(&json!({ "answer": "zehn" })));
+    assert_eq!(won(&answers), 1);
+    let card = world.card(&draft);
+    assert_eq!(card["draft_round"], 2);
+    let said = card["draft_conversation"].as_array().unwrap().iter().filter(|turn| turn["text"] == "zehn");
+    assert_eq!(said.count(), 1, "{card}");
+
+    assert_eq!(world.api("POST", "/resume-lanes", Some(&json!({ "lane": "draft" }))).status, 204);
+    let draft = begin(&world, "stumm spaet");
+    world.wait_phase(&draft, &["entwurf_fehlgeschlagen"]);
+    assert_eq!(world.api("POST", "/pause", Some(&json!({ "lane": "draft" }))).status, 204);
+    let retries =
+        at_once(&world, "POST", &format!("{draft}/draft-retry"), Some(&json!({ "note": "noch einmal" })));
+    assert_eq!(won(&retries), 1);
+    assert_eq!(world.card(&draft)["draft_round"], 1, "a retry is the same round");
+
+    let deleted = at_once(&world, "DELETE", &draft, None);
+    let gone = deleted.iter().filter(|answer| answer.status == 204).count();
+    assert!(deleted.iter().all(|answer| matches!(answer.status, 204 | 409 | 410)), "{deleted:?}");
+    assert_eq!(gone, 1, "{deleted:?}");
+    assert_eq!(world.api("GET", &format!("/cards/{draft}"), None).status, 410);
+}
+
+#[test]
+fn answers_and_deletes_of_one_draft_at_once_leave_either_an_answered_draft_or_none() {
+    let mut world = World::new(Options::default()).unwrap();
+    world.start().unwrap();
+    let draft = begin(&world, "ewig frage");
+    world.wait_phase(&draft, &["entwurf_frage"]);
+    assert_eq!(world.api("POST", "/pause", Some(&json!({ "lane": "draft" }))).status, 204);
+    let client = world.client();
+    let (answers, deletes): (Vec<u16>, Vec<u16>) = std::thread::scope(|scope| {
+        let send = |method: &'static str, what: &str, body: Option<Value>| {
+            let (path, client) = (format!("/api/board/cards/{draft}{what}"), &client);
+            scope.spawn(move || client.send(method, &path, body.as_ref()).unwrap().status)
+        };
+        let pairs: Vec<_> = (0..AT_ONCE / 2)
+            .map(|_| {
+                (send("POST", "/draft-answer", Some(json!({ "answer": "ja" }))), send("DELETE", "", None))
+            })
+            .collect();
+        pairs.into_iter().map(|(answer, delete)| (answer.join().unwrap(), delete.join().unwrap())).unzip()
+    });
+    // A draft whose round runs can be deleted as well, so the delete always wins in the end.
+    assert!(answers.iter().all(|status| matches!(status, 202 | 409)), "{answers:?}");
+    assert!(answers.iter().filter(|status| **status == 202).count() <= 1, "{answers:?}");
+    assert_eq!(deletes.iter().filter(|status| **status == 204).count(), 1, "{deletes:?}");
+    assert_eq!(world.api("GET", &format!("/cards/{draft}"), None).status, 410);
+    let back = call(&world, &draft, "restore", &json!({}));
+    let (phase, round) = (&back["phase"], back["card"]["draft_round"].as_u64());
+    match answers.contains(&202) {
+        true => assert_eq!((phase, round), (&json!("entwurf_fehlgeschlagen"), Some(2)), "{back}"),
+        false => assert_eq!((phase, round), (&json!("entwurf_frage"), Some(1)), "{back}"),
+    }
+}

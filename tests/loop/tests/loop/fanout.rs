@@ -306,3 +306,36 @@ fn a_family_and_cards_from_before_the_board_are_managed_from_a_terminal() {
     let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
     assert!(wrong.status.code() == Some(4) && said.contains("2026-09-01"), "{said}");
 }
+
+#[test]
+fn a_last_child_whose_new_start_is_taken_back_gives_the_synthesis_then_and_once() {
+    let mut world = World::new(Options { undo_seconds: 30, ..Options::default() }).unwrap();
+    for slug in ["ok-ganzes", "fail-teil", "ok-teil"] {
+        world.intent(slug).unwrap();
+    }
+    world.start().unwrap();
+    for child in ["fail-teil", "ok-teil"] {
+        link(&world, child, Some("ok-ganzes"));
+    }
+    // From a terminal a start is not parked.
+    assert!(world.boardctl(&["start", "fail-teil"]).status().unwrap().success());
+    world.wait_phase("fail-teil", &["umsetzung_fehlgeschlagen"]);
+    assert_eq!(world.call("fail-teil", "retry").status, 202);
+    // And the parent's own start can be taken back as well while its last child ends.
+    assert_eq!(world.move_to("ok-ganzes", "in_umsetzung").status, 202);
+    archive(&world, "ok-teil");
+    assert_none(&world, "ok-ganzes", "one child is open until its start is taken back");
+    assert_eq!(world.call("fail-teil", "undo").status, 200);
+    assert!(
+        !in_state(&world, "ok-ganzes")["synthesis_due"].is_null(),
+        "due, and waits for the parent's undo"
+    );
+    assert_eq!(syntheses(&world), Vec::<String>::new());
+    assert_eq!(world.call("ok-ganzes", "undo").status, 200);
+    wait_synthesis(&world, "ok-ganzes", "ok-ganzes-synthese");
+    world.wait_committed();
+    archive(&world, "fail-teil");
+    world.wait_committed();
+    assert_eq!(syntheses(&world), ["ok-ganzes-synthese.md"]);
+    check(&world);
+}
