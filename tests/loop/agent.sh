@@ -3,7 +3,7 @@
 #   ok-*      writes a file; the review finds it ready
 #   back-*    the same, but the first review sends it back
 #   nothing-* changes nothing        fail-*  ends with exit code 3 after a change
-#   slow-*    works for a while      hang-*  works until it is stopped
+#   slow-*    works for a while, a researcher too      hang-*  works until it is stopped
 #   loop-*    (codex events) never stops to use tools
 #   noisy-*   prints 150,000 lines first
 #   mute-*    the reviewer gives no verdict
@@ -78,6 +78,7 @@ review)
         '===END-REVIEW-REPORT==='
     ;;
 research)
+    case $BOARD_CARD_ID in slow-*) sleep "${AGENT_SECONDS:-1}" ;; esac
     printf '%s\n' '===RESEARCH-REPORT===' "job: $BOARD_JOB_ID" '---' '# Antwort' '' 'So ist es.' '===END-RESEARCH-REPORT==='
     ;;
 draft)

@@ -339,3 +339,62 @@ fn a_last_child_whose_new_start_is_taken_back_gives_the_synthesis_then_and_once(
     assert_eq!(syntheses(&world), ["ok-ganzes-synthese.md"]);
     check(&world);
 }
+
+/// Ids of the cards whose jobs lie in the running directories of a lane, and in its inbox.
+fn in_lane(world: &World, lane: &str) -> (Vec<String>, Vec<String>) {
+    let cards = |dir: std::path::PathBuf| -> Vec<String> {
+        let files = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+        let jobs = files.filter(|path| path.extension().is_some_and(|ending| ending == "json"));
+        let read = jobs.filter_map(|path| serde_json::from_slice::<Value>(&std::fs::read(path).ok()?).ok());
+        read.filter_map(|job| job["card_id"].as_str().map(str::to_owned)).collect()
+    };
+    let queue = world.path("state/queue");
+    let running = ["1", "2"].map(|slot| cards(queue.join(format!("running/{lane}-{slot}")))).concat();
+    (running, cards(queue.join(format!("inbox/{lane}"))))
+}
+
+#[test]
+fn builders_of_one_parent_work_at_the_same_time_in_worktrees_of_their_own_and_its_researchers_one_after_another()
+ {
+    let mut world = World::new(Options { agent_seconds: "3".into(), ..Options::default() }).unwrap();
+    for slug in ["ok-ganzes", "slow-a", "slow-b"] {
+        world.intent(slug).unwrap();
+    }
+    for slug in ["slow-c", "slow-d"] {
+        world.write(&format!("docs/research/{slug}.md"), "# Wie?\n").unwrap();
+    }
+    world.start().unwrap();
+    for child in ["slow-a", "slow-b", "slow-c", "slow-d"] {
+        link(&world, child, Some("ok-ganzes"));
+    }
+    for (child, to) in [
+        ("slow-c", "recherche_laeuft"),
+        ("slow-d", "recherche_laeuft"),
+        ("slow-a", "in_umsetzung"),
+        ("slow-b", "in_umsetzung"),
+    ] {
+        assert_eq!(world.move_to(child, to).status, 202);
+    }
+    let mut most_researchers = 0;
+    let queued = world.wait("both builders at once beside a researcher", || {
+        let (builders, _) = in_lane(&world, "build");
+        let (researchers, queued) = in_lane(&world, "research");
+        most_researchers = most_researchers.max(researchers.len());
+        (builders.len() == 2 && researchers.len() == 1).then_some(queued)
+    });
+    assert_eq!(queued.len(), 1, "the other question waits");
+    assert!(
+        world.path("state/worktrees/slow-a-1").is_dir() && world.path("state/worktrees/slow-b-1").is_dir()
+    );
+    world.wait("the end of all", || {
+        most_researchers = most_researchers.max(in_lane(&world, "research").0.len());
+        world.card("ok-ganzes")["blocked_by"].as_array().unwrap().is_empty().then_some(())
+    });
+    assert_eq!(most_researchers, 1);
+    wait_synthesis(&world, "ok-ganzes", "ok-ganzes-synthese");
+    assert_eq!(
+        world.git(&["status", "--porcelain", "src"]).unwrap(),
+        "",
+        "nothing half done in the checkout"
+    );
+}

@@ -39,6 +39,39 @@ fn a_card_goes_from_planned_to_deployed_and_every_step_is_a_commit() {
 }
 
 #[test]
+fn nothing_is_pushed_and_no_ref_but_the_boards_own_and_the_branch_moves() {
+    let mut world = World::new(Options::default()).unwrap();
+    let remote = world.path("home/remote.git").display().to_string();
+    world.git(&["init", "--quiet", "--bare", &remote]).unwrap();
+    world.git(&["remote", "add", "origin", &remote]).unwrap();
+    world.git(&["push", "--quiet", "--set-upstream", "origin", "main"]).unwrap();
+    // As many have it: a plain `git push` would take everything along.
+    world.git(&["config", "push.default", "matching"]).unwrap();
+    let remote_refs = || world.git(&["ls-remote", &remote]).unwrap();
+    let before = remote_refs();
+    let start = world.git(&["rev-parse", "main"]).unwrap();
+    world.intent("ok-eins").unwrap();
+    world.write("docs/research/frage.md", "# Wie viele?\n").unwrap();
+    world.start().unwrap();
+    assert_eq!(world.move_to("ok-eins", "in_umsetzung").status, 202);
+    assert_eq!(world.move_to("frage", "recherche_laeuft").status, 202);
+    world.wait_phase("ok-eins", &["bereit_fuer_deployment"]);
+    world.wait_phase("frage", &["recherche_fertig"]);
+    assert_eq!(world.move_to("ok-eins", "deployed").status, 200);
+    world.wait_committed();
+    assert_eq!(world.git(&["ls-remote", &remote]).unwrap(), before);
+    assert_eq!(world.git(&["rev-parse", "refs/remotes/origin/main"]).unwrap(), start);
+    let refs = world.git(&["for-each-ref", "--format=%(refname)"]).unwrap();
+    let strange: Vec<&str> = refs
+        .lines()
+        .filter(|name| !name.starts_with("refs/heads/board/") && !name.starts_with("refs/board/"))
+        .collect();
+    assert_eq!(strange, ["refs/heads/main", "refs/remotes/origin/main"]);
+    // And the work is where a person takes it from: on a branch, not in main.
+    assert!(world.git(&["show", "main:src/ok-eins.txt"]).is_err());
+}
+
+#[test]
 fn a_role_is_told_its_description_of_the_commit_as_data() {
     let mut world = World::new(Options::default()).unwrap();
     let config = std::fs::read_to_string(world.config()).unwrap();
