@@ -380,12 +380,15 @@ fn builders_of_one_parent_work_at_the_same_time_in_worktrees_of_their_own_and_it
         let (builders, _) = in_lane(&world, "build");
         let (researchers, queued) = in_lane(&world, "research");
         most_researchers = most_researchers.max(researchers.len());
-        (builders.len() == 2 && researchers.len() == 1).then_some(queued)
+        // Each has begun its own work in a worktree of its own.
+        let works = |child: &str| {
+            let file = world.path(&format!("state/worktrees/{child}-1/src/text.txt"));
+            std::fs::read_to_string(file).is_ok_and(|text| text.matches("langsam").count() == 1)
+        };
+        let at_once = builders.len() == 2 && researchers.len() == 1 && works("slow-a") && works("slow-b");
+        at_once.then_some(queued)
     });
     assert_eq!(queued.len(), 1, "the other question waits");
-    assert!(
-        world.path("state/worktrees/slow-a-1").is_dir() && world.path("state/worktrees/slow-b-1").is_dir()
-    );
     world.wait("the end of all", || {
         most_researchers = most_researchers.max(in_lane(&world, "research").0.len());
         world.card("ok-ganzes")["blocked_by"].as_array().unwrap().is_empty().then_some(())
