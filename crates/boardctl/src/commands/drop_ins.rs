@@ -194,7 +194,7 @@ fn lines(settings: &Settings, unit: &str, repository: &Path, git_dir: &Path) -> 
         _ => {}
     }
     let writes = matches!(unit, WATCHER | SWEEP) || lane == Some(Lane::Build);
-    if writes && unit.ends_with(".service") && is_shared(git_dir) {
+    if writes && unit.ends_with(".service") && is_shared(git_dir, state_dir) {
         // What it writes stays the group's, as what the other user writes does.
         service.push("UMask=0007".to_owned());
     }
@@ -216,9 +216,11 @@ fn lines(settings: &Settings, unit: &str, repository: &Path, git_dir: &Path) -> 
     Ok(sections.map(|(name, lines)| format!("[{name}]\n{}\n", lines.join("\n"))).collect())
 }
 
-/// Whether a git directory is shared by its group, as `core.sharedRepository` makes it.
-fn is_shared(git_dir: &Path) -> bool {
-    std::fs::metadata(git_dir).is_ok_and(|about| about.mode() & 0o2020 == 0o2020)
+/// Whether a git directory is another user's than the service, whose the state is, and shared by its group, as
+/// `core.sharedRepository` makes it.
+fn is_shared(git_dir: &Path, state_dir: &Path) -> bool {
+    let is_owner = |uid| std::fs::metadata(state_dir).is_ok_and(|about| about.uid() == uid);
+    std::fs::metadata(git_dir).is_ok_and(|about| about.mode() & 0o2020 == 0o2020 && !is_owner(about.uid()))
 }
 
 /// The directory that all worktrees of a repository share: below it, or where the file `.git` of a linked worktree leads.
@@ -243,13 +245,13 @@ pub(crate) fn is_said(answer: &str, value: &str) -> bool {
     answer.contains(&value)
 }
 
-/// The property in which systemd answers for a key of a unit file.
-pub(crate) fn property_of(key: &str) -> &str {
+/// The property in which systemd answers for a key of a unit file; none for one that it does not tell.
+pub(crate) fn property_of(key: &str) -> Option<&str> {
     match key {
-        "PathExistsGlob" => "Paths",
-        "ListenStream" => "Listen",
-        "ConditionPathExistsGlob" => "Conditions",
-        other => other,
+        "PathExistsGlob" => Some("Paths"),
+        "ListenStream" => Some("Listen"),
+        "ConditionPathExistsGlob" => None,
+        other => Some(other),
     }
 }
 
@@ -341,7 +343,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let git = dir.path().join(".git");
         std::fs::create_dir(&git).unwrap();
-        let all = || drop_ins(|text| text.replace("/srv/repository", dir.path().to_str().unwrap()));
+        let top = dir.path().to_str().unwrap();
+        let all = || drop_ins(|text| text.replace("/srv/repository", top));
         assert!(all().iter().all(|drop_in| !drop_in.text.contains("UMask")));
         std::fs::set_permissions(&git, std::os::unix::fs::PermissionsExt::from_mode(0o2770)).unwrap();
         let shared = all();
@@ -351,6 +354,11 @@ mod tests {
             .map(|drop_in| drop_in.unit.as_str())
             .collect();
         assert_eq!(with, [WATCHER, SWEEP, "board-agent-build@.service"]);
+        // The owner shares nothing with himself.
+        let own = drop_ins(|text| {
+            text.replace("/srv/repository", top).replace("\"/var/lib/board-agent\"", &format!("{top:?}"))
+        });
+        assert!(own.iter().all(|drop_in| !drop_in.text.contains("UMask")));
     }
 
     #[test]
@@ -370,7 +378,7 @@ mod tests {
         assert!(is_said("/home/op/my repo:/home/op/my repo:rbind", "\"/home/op/my repo\""));
         assert!(is_said("/srv/state/queue/running/read-1/*.json", "/srv/state/queue/running/read-%i/*.json"));
         assert!(!is_said("", "-/srv/a"));
-        assert_eq!(property_of("PathExistsGlob"), "Paths");
+        assert_eq!(property_of("PathExistsGlob"), Some("Paths"));
     }
 
     #[test]

@@ -151,7 +151,8 @@ fn host_settings(report: &mut Report, settings: &Settings, systemctl: &Systemctl
             for drop_in in &needed {
                 let unit = drop_in.unit.replace("@.", "@1.");
                 for (key, value) in drop_in.text.lines().filter_map(|line| line.split_once('=')) {
-                    let answer = systemctl.property(&unit, drop_ins::property_of(key));
+                    let Some(property) = drop_ins::property_of(key) else { continue };
+                    let answer = systemctl.property(&unit, property);
                     if value.is_empty() || answer.is_ok_and(|answer| drop_ins::is_said(&answer, value)) {
                         continue;
                     }
