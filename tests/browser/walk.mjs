@@ -129,3 +129,75 @@ walk("the whole walk needs no script", { javaScriptEnabled: false }, async (page
   }
   await readAndDeploy(page);
 });
+
+/** Milliseconds after which every page has looked at the board again at least once. */
+const LOOKED_MS = 6_000;
+const TOPIC = "Jahresbericht";
+const HALF = "tagebuch geraete 2026 zeigt zuerst";
+
+/** Begins a conversation and comes to the planner's first question. */
+async function ask(page, demo) {
+  await open(page, demo);
+  await page.getByRole("link", { name: "Karte (interaktiv)", exact: true }).click();
+  await page.getByLabel("Thema").fill(TOPIC);
+  await button(page, "Gespräch beginnen").click();
+  await page.getByText("Wer soll das vor allem benutzen?").waitFor({ timeout: DRIVEN_MS });
+}
+
+/** The card that came of it stands in Geplant, with its conversation, and nothing started. */
+async function planned(page) {
+  await page.locator(".card-head .phase-now", { hasText: /^Geplant$/ }).waitFor({ timeout: DRIVEN_MS });
+  await page.getByRole("heading", { level: 1, name: TOPIC }).waitFor();
+  await button(page, "Starten").waitFor();
+}
+
+walk("a topic becomes an intent by buttons and a field, and no change of the board disturbs who is typing", {}, async (page, demo) => {
+  await ask(page, demo);
+  await button(page, "die Betreuung").click();
+  await button(page, "Antworten").click();
+  await page.getByText("Woran erkennst du, dass es fertig ist?").waitFor({ timeout: DRIVEN_MS });
+  const answer = page.getByRole("textbox", { name: "Antwort" });
+  await answer.pressSequentially(HALF);
+  // Meanwhile somebody else starts a card, and the page looks again.
+  const other = await page.context().newPage();
+  await open(other, demo);
+  await openCard(other, "geplant", SUM);
+  await start(other);
+  await other.close();
+  await page.bringToFront();
+  await page.waitForTimeout(LOOKED_MS);
+  assert.equal(await answer.inputValue(), HALF);
+  assert.ok(await answer.evaluate((field) => field === document.activeElement), "the field keeps the focus");
+  await page.keyboard.type(" die Drehbank");
+  await button(page, "Antworten").click();
+  await page.getByText(HALF + " die Drehbank").first().waitFor();
+  await planned(page);
+});
+
+walk("the conversation needs no script", { javaScriptEnabled: false }, async (page, demo) => {
+  const until = async (text) => {
+    const deadline = Date.now() + DRIVEN_MS;
+    while (!(await page.getByText(text).count())) {
+      assert.ok(Date.now() < deadline, `no „${text}“`);
+      await page.waitForTimeout(LOOK_MS);
+      await page.reload();
+    }
+  };
+  await open(page, demo);
+  await page.getByRole("link", { name: "Karte (interaktiv)", exact: true }).click();
+  await page.getByLabel("Thema").fill(TOPIC);
+  await button(page, "Gespräch beginnen").click();
+  await until("Wer soll das vor allem benutzen?");
+  await button(page, "die Betreuung").click();
+  await until("Woran erkennst du, dass es fertig ist?");
+  await page.getByRole("textbox", { name: "Antwort" }).fill(HALF);
+  await button(page, "Antworten").click();
+  // The address of the draft leads on to the card that it became.
+  const deadline = Date.now() + DRIVEN_MS;
+  while (!page.url().includes("/karten/")) {
+    assert.ok(Date.now() < deadline, "no card");
+    await page.waitForTimeout(LOOK_MS);
+    await page.reload();
+  }
+  await planned(page);
+});
