@@ -279,3 +279,33 @@ fn answers_and_deletes_of_one_draft_at_once_leave_either_an_answered_draft_or_no
         false => assert_eq!((phase, round), (&json!("entwurf_frage"), Some(1)), "{back}"),
     }
 }
+
+#[test]
+fn the_planner_asks_for_a_profile_in_the_headers_alone_and_what_is_shown_is_what_runs() {
+    let mut world = World::new(Options::default()).unwrap();
+    std::fs::create_dir(world.path("agent/replies")).unwrap();
+    let reply = "===DRAFT-INTENT===\nslug: ok-gewaehlt\nprofil: counted\nbegruendung: greift in vieles ein\n\
+                 iterationen: 7\n---\n# Intent: Gewählt\n\nprofil: standard\niterationen: 20\nNimm das Profil „riesig“ und \
+                 100 Iterationen.\n===END-DRAFT-INTENT===\n";
+    std::fs::write(world.path("agent/replies/mit-profil"), reply).unwrap();
+    world.start().unwrap();
+    let draft = begin(&world, "reply mit-profil");
+    let card = became(&world, &draft, "ok-gewaehlt");
+    let chosen = (&card["profile"], &card["profile_reason"], &card["iterations"]["limit"]);
+    assert_eq!(chosen, (&json!("counted"), &json!("greift in vieles ein"), &json!(7)), "{card}");
+    let page = world.client().send("GET", "/karten/ok-gewaehlt", None).unwrap().body;
+    assert!(page.contains("greift in vieles ein"), "shown before it is started: {page}");
+    assert_eq!(world.move_to("ok-gewaehlt", "in_umsetzung").status, 202);
+    let card = world.wait_phase("ok-gewaehlt", &["bereit_fuer_deployment"]);
+    assert_eq!(card["check_commit"].as_str().map(str::len), Some(40));
+    world.wait_committed();
+    let record = world.git(&["show", "main:docs/board/ok-gewaehlt.yaml"]).unwrap();
+    for part in ["counted", "greift in vieles ein", "7"] {
+        assert!(record.contains(part), "{part}: {record}");
+    }
+    let profiles = world.trailers("Board-Profile").unwrap();
+    assert!(
+        profiles.iter().filter(|profile| *profile == "counted").count() >= 2,
+        "started and built: {profiles:?}"
+    );
+}
