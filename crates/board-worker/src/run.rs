@@ -38,6 +38,11 @@ const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_s
 /// Pause between two tries of a lock that another worker of the slot holds.
 const LOCK_PAUSE: Duration = Duration::from_millis(200);
 
+/// How long a run lasts at least before a cancel of it is watched for.
+const CANCEL_WATCH_AFTER: Duration = Duration::from_millis(300);
+/// Pause between two looks for a cancel where nothing can be watched.
+const CANCEL_LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// Runs one activation of a slot.
 ///
 /// # Errors
@@ -403,16 +408,31 @@ fn listen_to_signals(wish: Stop) -> anyhow::Result<()> {
 }
 
 /// A thread that ends the run when `cancel/<job id>` appears. It looks once after its watch is set.
+///
+/// The watch is set when the run is not over within [`CANCEL_WATCH_AFTER`]: a process that has one takes some ten
+/// milliseconds to end, which is more than all else that the board adds to a short run.
 fn watch_cancel(queue: Queue, job: Uuid, wish: Stop) -> anyhow::Result<()> {
-    let mut wake = Wake::new(&[WatchSpec::all(queue.cancel_dir())])?;
     thread::Builder::new().name("cancel".into()).spawn(move || {
+        thread::sleep(CANCEL_WATCH_AFTER);
+        let mut wake = match Wake::new(&[WatchSpec::all(queue.cancel_dir())]) {
+            Ok(wake) => Some(wake),
+            Err(error) => {
+                tracing::warn!("a cancel is looked for now and then: {error}");
+                None
+            }
+        };
         loop {
             match queue.cancel_asked(job) {
                 Ok(true) => return wish.cancel(),
                 Ok(false) => {}
                 Err(error) => tracing::warn!("{error}"),
             }
-            wake.wait(None);
+            match wake.as_mut() {
+                Some(wake) => {
+                    wake.wait(None);
+                }
+                None => thread::sleep(CANCEL_LOOK_EVERY),
+            }
         }
     })?;
     Ok(())
